@@ -62,7 +62,7 @@ help:
 	@echo "make bench-breadth   every function at drawn sizes beside eager PyTorch (DEVICE=cuda, SEED=2, BUDGET=600, THREADS=1, ONLY=topk)"
 	@echo "make bench-distributed   2 ranks of one thread against 1 rank of two, beside PyTorch's DDP"
 	@echo "make bench-parts   measure sweeps, vector math, products, networks and losses by themselves (PART=losses: one)"
-	@echo "make lint     cppcheck and clang-tidy on the sources"
+	@echo "make lint     constants, cppcheck and clang-tidy on the sources"
 	@echo "make format   clang-format the sources"
 	@echo "make clean    remove what was built"
 	@echo "PRESET=release, debug, asan or tsan picks the build, e.g. make test PRESET=asan"
@@ -216,6 +216,7 @@ TIDY ?= $(SOURCES)
 TWO_TARGETS := --extra-arg=-DEBB_CPU_SIMD_TARGETS_H_ \
                '--extra-arg=-DHWY_DISABLED_TARGETS=(HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128|HWY_SSSE3|HWY_SSE4|HWY_AVX3|HWY_AVX3_DL)'
 lint: configure
+	@python3 -B tools/lint/constants.py
 	$(call install_missing,$(LINT_PACKAGES))
 	@cppcheck --quiet --std=c++20 --language=c++ --enable=warning,performance,portability --error-exitcode=1 \
 	  --suppressions-list=tools/lint/cppcheck.txt -Iinclude -Isrc src

@@ -8,6 +8,7 @@
 #include "schedule/graph_run.h"
 #include "schedule/plan_cache.h"
 #include "schedule/read.h"
+#include "schedule/schedule_model.h"
 
 namespace ebb {
 namespace {
@@ -25,9 +26,8 @@ std::vector<Tensor> owned(std::span<Node* const> nodes) {
 std::optional<std::vector<Tensor>> unevaluated(std::span<Node* const> nodes, GraphLock& lock, Device& device) {
   std::vector<Tensor> roots;
   std::unordered_set<const Node*> many;  // a training step has thousands of roots
-  constexpr std::size_t kFew = 8;
   const auto is_new = [&](const Node& n) {
-    if (roots.size() < kFew)
+    if (roots.size() < kScheduleModel.few_roots)
       return std::none_of(roots.begin(), roots.end(), [&](const Tensor& t) { return t.node() == &n; });
     if (many.empty()) {
       for (const Tensor& t : roots) many.insert(t.node());

@@ -16,6 +16,7 @@
 #include "schedule/peak.h"
 #include "schedule/product_bias.h"
 #include "schedule/rematerialize.h"
+#include "schedule/schedule_model.h"
 #include "schedule/strips.h"
 
 namespace ebb {
@@ -50,7 +51,7 @@ class Waiting {
   // Those for which enough is kept; none otherwise.
   std::vector<std::int32_t> full() {
     for (auto& [kind, group] : groups_) {
-      if (group.bytes > kMostKept) return take(group);
+      if (group.bytes > kScheduleModel.most_kept_together) return take(group);
     }
     return {};
   }
@@ -70,14 +71,13 @@ class Waiting {
   }
 
  private:
-  static constexpr std::size_t kMostKept = std::size_t{64} << 20;
-  static constexpr std::int64_t kMostElements = 1 << 22;  // a larger one takes much longer than its launch
-
   struct Alike {
     std::vector<std::int32_t> steps;
     std::size_t bytes = 0;
   };
-  static bool is_small(const Program& p) { return p.rows() * std::max<std::int64_t>(1, p.columns()) <= kMostElements; }
+  static bool is_small(const Program& p) {
+    return p.rows() * std::max<std::int64_t>(1, p.columns()) <= kScheduleModel.most_elements_together;
+  }
   static std::vector<std::int32_t> take(Alike& group) {
     group.bytes = 0;
     return std::exchange(group.steps, {});
@@ -336,9 +336,6 @@ void plan_releases(Plan& plan) {
 
 namespace {
 
-// In the sweeps that read them, cheap values are then made again where that takes no more time than this says.
-constexpr int kBytesOfAFunctionInNeed = 4;
-
 // The plan of those that stay within the budget which takes the least time; else the one that comes nearest.
 class WithinBudget {
  public:
@@ -383,7 +380,7 @@ Plan make_plan(const Trace& trace) {
   WithinBudget choice(trace, budget);
   std::vector<Plan> plans;
   plans.push_back(std::move(plan));
-  plans.push_back(make_plan(trace, &model, kBytesOfAFunctionInNeed));
+  plans.push_back(make_plan(trace, &model, kScheduleModel.bytes_of_a_function_in_need));
   if (choice.found(std::move(plans))) return choice.best();
   for (const StripModel& smaller : strips_within(budget)) {
     plans.clear();

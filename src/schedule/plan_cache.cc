@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "schedule/plan_cache.h"
+#include "schedule/schedule_model.h"
 
 namespace ebb {
 namespace {
@@ -39,7 +40,7 @@ std::shared_ptr<const Plan> PlanCache::add(const Key& key, Plan plan) {
   if (auto there = find(key, hash)) return there;
   order_.push_front({key, hash, made});
   index_.emplace(hash, order_.begin());
-  if (order_.size() > kMost) {
+  if (order_.size() > kScheduleModel.most_plans) {
     const auto last = std::prev(order_.end());
     auto [from, to] = index_.equal_range(last->hash);
     while (from != to && from->second != last) ++from;

@@ -19,7 +19,6 @@ class PlanCache {
   std::shared_ptr<const Plan> add(const Key& key, Plan plan);
 
  private:
-  static constexpr std::size_t kMost = 1024;
   struct Entry {
     Key key;
     std::uint64_t hash;

@@ -7,15 +7,11 @@
 #include <unordered_set>
 
 #include "schedule/placed.h"
+#include "schedule/schedule_model.h"
 #include "schedule/value_key.h"
 
 namespace ebb {
 namespace {
-
-constexpr std::int64_t kWorthwhile = 32 << 10;  // bytes; less stays in the caches
-constexpr int kMostOperations = 48;             // to make one value again
-constexpr int kFewOperations = 16;              // the same, where memory is read instead (chosen, not measured)
-constexpr std::int64_t kMuchLess = 16;          // numbers of rows or channels, beside a value of all elements
 
 class Recomputing {
  public:
@@ -94,7 +90,7 @@ class Recomputing {
       const std::int32_t b = g_.base(in);
       if (value(b).op == Op::constant && value(b).inputs.empty()) continue;
       if (!kept_[b] && can_be_made_again(b)) {
-        if (cone.inside.size() <= kMostOperations) grow(b, cone);
+        if (cone.inside.size() <= kScheduleModel.most_operations_again) grow(b, cone);
       } else {
         cone.frontier.insert(b);
       }
@@ -102,7 +98,8 @@ class Recomputing {
   }
 
   bool decide(std::int32_t v) {
-    if (!kept_[v] || must_stay_[v] || !can_be_made_again(v) || bytes(v) < kWorthwhile) return false;
+    if (!kept_[v] || must_stay_[v] || !can_be_made_again(v) || bytes(v) < kScheduleModel.worth_making_again)
+      return false;
     std::vector<int> readers;
     for (auto& [group, reads] : reads_) {
       if (reads.contains(v)) readers.push_back(group);
@@ -110,7 +107,7 @@ class Recomputing {
     if (readers.empty()) return false;
     Cone cone;
     grow(v, cone);
-    if (cone.inside.size() > kMostOperations) return false;
+    if (cone.inside.size() > kScheduleModel.most_operations_again) return false;
     const auto sweeps = static_cast<std::int64_t>(readers.size());
     std::int64_t again = cone.costly * bytes_of_a_function_ * value(v).shape.numel() * sweeps;
     for (std::int32_t u : cone.frontier) {
@@ -132,10 +129,10 @@ class Recomputing {
   // A reader that has all that a value in memory is made of makes it itself: of the gradient of relu(norm(x)), which is
   // where that is 0, both sweeps read x and numbers of channels, and then nothing of the activation.
   bool decide_for_each_reader(std::int32_t v) {
-    if (!kept_[v] || !can_be_made_again(v) || bytes(v) < kWorthwhile) return false;
+    if (!kept_[v] || !can_be_made_again(v) || bytes(v) < kScheduleModel.worth_making_again) return false;
     Cone cone;
     grow(v, cone);
-    if (cone.costly > 0 || cone.inside.size() > kFewOperations) return false;
+    if (cone.costly > 0 || cone.inside.size() > kScheduleModel.few_operations_again) return false;
     bool any = false;
     for (auto& [group, reads] : reads_) {
       if (!reads.contains(v) || must_read_.contains({group, v})) continue;
@@ -146,7 +143,7 @@ class Recomputing {
         more += bytes(u);
         random |= value(u).op == Op::random_uniform;
       }
-      if (random || kMuchLess * more > bytes(v)) continue;
+      if (random || kScheduleModel.much_less * more > bytes(v)) continue;
       made_by_.insert({group, v});
       reads.erase(v);
       reads.insert(cone.frontier.begin(), cone.frontier.end());

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/stop.h"
+#include "schedule/schedule_model.h"
 
 namespace ebb {
 
@@ -91,7 +92,7 @@ std::shared_ptr<const RecordedRuns::Set> RecordedRuns::free_set() {
   for (const auto& set : sets_) {
     if (is_free(*set)) return set;
   }
-  if (sets_.size() == kMostSets && !copy_held_results()) return nullptr;
+  if (sets_.size() == kScheduleModel.most_result_sets && !copy_held_results()) return nullptr;
   Set made;
   for (const Result& r : results_) {
     for (const std::size_t bytes : r.bytes)
@@ -108,7 +109,7 @@ bool RecordedRuns::copy_held_results() {
     if (r.copied || !std::all_of(sets_.begin(), sets_.end(), [&](const auto& s) { return is_held(*s, r); })) continue;
     std::size_t bytes = 0;
     for (const std::size_t b : r.bytes) bytes += b;
-    if (bytes > kMostCopied) return false;
+    if (bytes > kScheduleModel.most_copied_bytes) return false;
     kept.push_back(&r);
   }
   for (Result* r : kept) r->copied = true;
@@ -123,14 +124,13 @@ bool RecordedRuns::copy_held_results() {
 
 // After some recordings: an input that still comes from a new address gets one of its own.
 void RecordedRuns::copy_restless_leaves(const std::vector<void*>& key) {
-  constexpr std::size_t kPatience = 4;
-  if (entries_.size() < kPatience) return;
+  if (entries_.size() < kScheduleModel.recordings_of_patience) return;
   bool any = false;
   for (std::size_t i = 0; i < leaves_.size(); ++i) {
     Leaf& leaf = leaves_[i];
     const bool known =
         std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.key[i] == key[i]; });
-    if (leaf.home || known || leaf.bytes > kMostCopied) continue;
+    if (leaf.home || known || leaf.bytes > kScheduleModel.most_copied_bytes) continue;
     leaf.home = BufferPtr::allocate(std::max<std::size_t>(1, leaf.bytes), "a compiled function", plan_.device);
     any = true;
   }
@@ -138,8 +138,8 @@ void RecordedRuns::copy_restless_leaves(const std::vector<void*>& key) {
 }
 
 bool RecordedRuns::record(StepRunner& steps, std::vector<void*> key) {
-  constexpr std::size_t kMostRefusals = 16, kMostMade = 64;
-  if (++made_ > kMostMade && made_ > calls_ / 4) {  // whatever the caller does, recordings do not fit it
+  // Whatever the caller does, recordings do not fit it.
+  if (++made_ > kScheduleModel.most_recordings_made && made_ > calls_ / 4) {
     give_up();
     return false;
   }
@@ -151,7 +151,7 @@ bool RecordedRuns::record(StepRunner& steps, std::vector<void*> key) {
   try {
     entry.results = free_set();
     if (!entry.results) {
-      if (++refused_ == kMostRefusals) give_up();
+      if (++refused_ == kScheduleModel.most_refused_recordings) give_up();
       return false;
     }
     for (const Leaf& leaf : leaves_) {
@@ -189,7 +189,7 @@ bool RecordedRuns::record(StepRunner& steps, std::vector<void*> key) {
   }
   for (Result& r : results_) r.step = entry.results->at(r.value)[0].get()->filled_by.step;
   entries_.push_front(std::move(entry));
-  if (entries_.size() > kMostRecordings) entries_.pop_back();
+  if (entries_.size() > kScheduleModel.most_recordings) entries_.pop_back();
   return true;
 }
 

@@ -34,9 +34,6 @@ class RecordedRuns {
   }
 
  private:
-  static constexpr std::size_t kMostRecordings = 8, kMostSets = 3;
-  static constexpr std::size_t kMostCopied = std::size_t{64} << 20;  // bytes of an input or result
-
   struct Leaf {
     std::int32_t value;
     std::int64_t before;  // bytes from its first byte to the element with index 0

@@ -8,18 +8,11 @@
 #include <set>
 
 #include "schedule/peak.h"
+#include "schedule/schedule_model.h"
 #include "schedule/strips.h"
 
 namespace ebb {
 namespace {
-
-constexpr int kMostSteps = 24;        // run again for one value
-constexpr int kMostTried = 16;        // candidates at one peak, in the order of what they cost
-constexpr std::size_t kReserve = 32;  // a share of the budget for workspaces of calls, which the estimate does not know
-constexpr std::size_t kSmall = 16;    // an input of 1/16 of a value is held rather than made again as well
-
-// Time in bytes of memory traffic. Chosen, not measured: what matters is that products are dear and sweeps are cheap.
-constexpr double kFlopsPerByte = 16, kFlopsPerByteOfGpu = 128;
 
 double time_of(const Plan& plan, const PlanStep& step) {
   const auto elements = [&](std::int32_t v) { return static_cast<double>(plan.graph.values[v].shape.numel()); };
@@ -41,13 +34,18 @@ double time_of(const Plan& plan, const PlanStep& step) {
     flops = 2 * std::sqrt(elements(step.inputs[0]) * elements(step.inputs[1]) * elements(step.outputs[0]));
     if (step.op != Op::matmul) flops *= 3;
   }
-  return traffic + flops / (plan.device == Device{} ? kFlopsPerByte : kFlopsPerByteOfGpu);
+  return traffic +
+         flops / (plan.device == Device{} ? kScheduleModel.flops_per_byte : kScheduleModel.flops_per_byte_of_gpu);
 }
 
 class MadeAgain {
  public:
   MadeAgain(Plan& plan, const Trace& trace, std::size_t budget)
-      : plan_(plan), trace_(trace), budget_(budget), target_(budget - budget / kReserve), g_(plan.graph) {
+      : plan_(plan),
+        trace_(trace),
+        budget_(budget),
+        target_(budget - budget / kScheduleModel.budget_reserve),
+        g_(plan.graph) {
     for (std::size_t v = 0; v < g_.values.size(); ++v) original_.push_back(static_cast<std::int32_t>(v));
     for (std::int32_t r : g_.roots) kept_.insert(g_.memory(r));
   }
@@ -167,8 +165,8 @@ class MadeAgain {
       return true;
     }
     const PlanStep& step = plan_.steps[static_cast<std::size_t>(life.made)];
-    const bool small = bytes(newest) * kSmall <= bytes(r.target);
-    if (small || !can_run_again(step) || static_cast<int>(r.steps.size()) >= kMostSteps) {
+    const bool small = bytes(newest) * kScheduleModel.small_input <= bytes(r.target);
+    if (small || !can_run_again(step) || static_cast<int>(r.steps.size()) >= kScheduleModel.most_steps_again) {
       r.there[original] = newest;
       r.gain -= static_cast<std::int64_t>(bytes(newest));
       return r.gain > 0;
@@ -215,7 +213,7 @@ class MadeAgain {
     };
     int tried = 0;
     for (const Recipe& r : recipes) {
-      if (tried++ == kMostTried) break;
+      if (tried++ == kScheduleModel.most_candidates) break;
       const std::vector<PlanStep> steps_before = plan_.steps;
       const std::size_t values_before = g_.values.size();
       const std::vector<std::int32_t> original_before = original_;

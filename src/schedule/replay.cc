@@ -9,6 +9,7 @@
 #include "core/host_lock.h"
 #include "graph/effects.h"
 #include "graph/history.h"
+#include "schedule/schedule_model.h"
 
 namespace ebb {
 
@@ -270,7 +271,7 @@ class CompiledFunction {
       replay = Replay::make(f_, inputs);
       std::lock_guard lock(mutex_);
       replays_.insert(replays_.begin(), replay);
-      if (replays_.size() > kMost) replays_.pop_back();
+      if (replays_.size() > kScheduleModel.most_replays) replays_.pop_back();
       steps = replay->begin(inputs);
     }
     OutsideHostLock computing;
@@ -283,8 +284,6 @@ class CompiledFunction {
   }
 
  private:
-  static constexpr std::size_t kMost = 64;
-
   // The most recently used one is tried first.
   std::shared_ptr<Replay> find(const std::vector<Tensor>& inputs) {
     for (auto it = replays_.begin(); it != replays_.end(); ++it) {

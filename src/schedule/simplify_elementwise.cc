@@ -2,6 +2,7 @@
 // Elementwise operations: what vanishes, what is done once for many, and where signs and factors go.
 #include <utility>
 
+#include "schedule/schedule_model.h"
 #include "schedule/simplifier.h"
 
 namespace ebb {
@@ -36,9 +37,7 @@ std::int32_t Simplifier::add_elementwise(Value v, bool as_it_lies) {
   if (!as_it_lies) {
     if (const std::int32_t turned = as_inputs_lie(v); turned >= 0) return turned;
   }
-  // Worth it where elements are many: a number that moves may need memory of its own on its way between sweeps.
-  constexpr std::int64_t kMany = 1 << 13;
-  if (is_floating(v.dtype) && v.shape.numel() >= kMany) {
+  if (is_floating(v.dtype) && v.shape.numel() >= kScheduleModel.signs_move_elements) {
     if (const std::int32_t cheaper = with_signs_moved(v); cheaper >= 0) return cheaper;
   }
   const std::int32_t smaller = without_repeats(v);

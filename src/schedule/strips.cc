@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/format_error.h"
+#include "schedule/schedule_model.h"
 #include "schedule/strip_region.h"
 
 namespace ebb {
@@ -15,14 +16,13 @@ using Role = StripRegion::Role;
 
 // ---- lengths --------------------------------------------------------------------------------------------------------
 
-constexpr std::int64_t kRowsTogether = 32;  // strips begin at multiples of this: products work on so many rows at once
-
 std::int64_t divided(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // Rows of a strip: as many as fit, in strips of nearly equal length.
 std::int64_t strip_length(const StripModel& model, std::int64_t rows, std::int64_t row_bytes) {
   const std::int64_t most = std::max(model.least_rows, model.strip_bytes / std::max<std::int64_t>(1, row_bytes));
-  const std::int64_t strips = divided(rows, most), together = std::min(kRowsTogether, model.least_rows);
+  const std::int64_t strips = divided(rows, most),
+                     together = std::min(kScheduleModel.strip_rows_together, model.least_rows);
   std::int64_t length = divided(divided(rows, strips), together) * together;
   while (rows % length == 1) length += together;  // a sum over one row would be that row
   return length;
@@ -207,7 +207,7 @@ class Bodies {
       // Rows that do not lie evenly, and numbers that are not in memory, are copied once.
       if (!one_piece || b.op == Op::constant || b.op == Op::iota || b.op == Op::random_uniform) {
         const std::int64_t copied_elements = value(u).shape.numel();
-        if (copied_elements > region_.count * kMostCopiedPerRow) return {};
+        if (copied_elements > region_.count * kScheduleModel.most_copied_per_row) return {};
         if (model_.rows_cut > 0 && copied_elements * 4 >= model_.large) return {};  // as large as the strip
         whose = copied(u);
         strip_strides(whose, rows, strides);
@@ -287,8 +287,6 @@ class Bodies {
     return at->second;
   }
 
-  static constexpr std::int64_t kMostCopiedPerRow = 1024;  // elements; more would be as large as what strips avoid
-
   ValueGraph& g_;
   const StripRegion& region_;
   const StripRegion::Round& round_;
@@ -311,13 +309,12 @@ class Strips {
 
   std::vector<StripLoopPtr> run() {
     bool any = false;
-    while (loops_.size() < kMostLoops && take_best()) any = true;
+    while (loops_.size() < kScheduleModel.most_loops && take_best()) any = true;
     if (any) forget_the_dead();
     return std::move(loops_);
   }
 
  private:
-  static constexpr std::size_t kMostLoops = 64;
   static constexpr int kMany = 1 << 20;
 
   std::int64_t bytes(const Value& x) const { return x.shape.numel() * static_cast<std::int64_t>(size_of(x.dtype)); }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ebb/memory.h"
+#include "schedule/schedule_model.h"
 #include "schedule/strip_model.h"
 
 namespace ebb {
@@ -51,15 +52,14 @@ class Tracer {
   }
 
   Traced run(std::span<const Tensor> roots) {
-    constexpr std::size_t kUsual = 64;
-    t_.nodes.reserve(kUsual);
-    t_.stored.reserve(kUsual);
-    t_.unique.reserve(kUsual);
-    t_.same.reserve(kUsual);
-    t_.first_input.reserve(kUsual + 1);
-    t_.inputs.reserve(2 * kUsual);
-    t_.key.reserve(8 * kUsual);
-    stack_.reserve(kUsual);
+    t_.nodes.reserve(kScheduleModel.usual_nodes);
+    t_.stored.reserve(kScheduleModel.usual_nodes);
+    t_.unique.reserve(kScheduleModel.usual_nodes);
+    t_.same.reserve(kScheduleModel.usual_nodes);
+    t_.first_input.reserve(kScheduleModel.usual_nodes + 1);
+    t_.inputs.reserve(2 * kScheduleModel.usual_nodes);
+    t_.key.reserve(8 * kScheduleModel.usual_nodes);
+    stack_.reserve(kScheduleModel.usual_nodes);
     t_.first_input.push_back(0);
     for (const Tensor& root : roots) {
       const Traced visited = visit(root.node());
@@ -264,9 +264,9 @@ ReusedTrace::ReusedTrace() {
 }
 
 ReusedTrace::~ReusedTrace() {
-  constexpr std::size_t kMostWords = 1 << 14;  // the vectors of a large graph are given back
   trace_.clear();
-  if (Trace* next = spare(); next && trace_.key.capacity() <= kMostWords) *next = std::move(trace_);
+  if (Trace* next = spare(); next && trace_.key.capacity() <= kScheduleModel.most_trace_words)
+    *next = std::move(trace_);
 }
 
 Traced trace(Trace& out, std::span<const Tensor> roots, GraphLock& lock, Placeholders placeholders) {

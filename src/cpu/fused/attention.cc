@@ -12,6 +12,7 @@
 #include "cpu/gemm/gemm.h"
 #include "cpu/library/copy.h"
 #include "cpu/library/ops.h"
+#include "cpu/model/cpu_model.h"
 #include "cpu/tile/elements.h"
 
 // Attention by blocks of scores that stay in cache. Forward, a row keeps its largest score m and the sum l of
@@ -23,7 +24,7 @@
 namespace ebb::cpu {
 namespace {
 
-constexpr std::int64_t kRows = 64, kColumns = 256;
+constexpr std::int64_t kRows = CpuModel::attention_rows, kColumns = CpuModel::attention_columns;
 
 // Memory of a block, from the pool and as it is: fresh memory, filled with zeros, took longer than a short sequence.
 template <class T>

@@ -10,6 +10,7 @@
 #include "cpu/fused/hinge_kernels.h"
 #include "cpu/library/copy.h"
 #include "cpu/library/ops.h"
+#include "cpu/model/cpu_model.h"
 #include "cpu/tile/elements.h"
 
 namespace ebb::cpu {
@@ -96,9 +97,8 @@ class HingeRow {
 
   // Between few targets the classes are read where they lie; between many they are put side by side first.
   double sum_of_others(const T* x, T* slopes, T scale) {
-    constexpr std::int64_t kShortGap = 256;
     double total = 0;
-    if (classes_ / static_cast<std::int64_t>(targets_.size()) >= kShortGap) {
+    if (classes_ / static_cast<std::int64_t>(targets_.size()) >= CpuModel::hinges_short_gap) {
       for_each_gap([&](std::int64_t first, std::int64_t n) {
         total += sum_of(x + first, slopes ? slopes + first : nullptr, n, scale);
       });
@@ -123,7 +123,7 @@ class HingeRow {
   }
 
   double sum_of(const T* x, T* slopes, std::int64_t n, T scale) {
-    constexpr std::int64_t kBlock = 1024;
+    constexpr std::int64_t kBlock = CpuModel::hinges_block;
     const auto& kernels = slopes ? hinge_kernels<T>().with_slopes : hinge_kernels<T>().value;
     double total = 0;
     for (std::int64_t first = 0; first < n; first += kBlock) {
@@ -168,9 +168,8 @@ void sum_hinges(const LibraryCall& call) {
   const int last = x.shape.rank() - 1;
   const std::int64_t rows = last > 0 ? x.shape[0] : 1, classes = x.shape[last];
   T* sums = static_cast<T*>(call.outputs[0].data);
-  constexpr std::int64_t kElements = 1 << 15;  // of a task
-  const std::int64_t together =
-      std::clamp<std::int64_t>(kElements / std::max<std::int64_t>(1, classes), 1, std::max<std::int64_t>(1, rows));
+  const std::int64_t together = std::clamp<std::int64_t>(
+      CpuModel::hinges_task_elements / std::max<std::int64_t>(1, classes), 1, std::max<std::int64_t>(1, rows));
   const std::int64_t none = rows * classes;
   std::atomic<std::int64_t> first_bad{none};
   parallel_for((rows + together - 1) / together, [&](std::int64_t task) {

@@ -120,6 +120,9 @@ struct CpuModel {
   std::int64_t conv_weight_band_bytes = 256 << 10;  // of the source, and as many of the gradients
   double conv_weight_task_flops = 4e6;
   std::int64_t pool_elements = 1 << 15;  // of a task
+  // Steps of the sum at a time, so that windows and source stay in the level-1 cache; bytes of lines whose gradients
+  // are correlated at a time.
+  static constexpr std::int64_t conv_depth = 192, conv_weight_line_bytes = 16384;
 
   // ---- Sweeps.
   // Cost of a task, an element's instruction being 1 and an expensive one 6: 65 µs on Neoverse V1, on 2 cores of which
@@ -154,12 +157,29 @@ struct CpuModel {
   // Calls of a compiled loop whose guards did not hold until its steps are taken instead, and calls until it is tried
   // again (chosen, not measured).
   int sweep_failed_guards = 4, sweep_calls_between_tries = 64;
+  // Strips: rows are multiples of several turns of a loop of machine code, and so many usually; strips that are wanted,
+  // for many threads (chosen, not measured).
+  static constexpr std::int64_t sweep_strip_unit = 128, sweep_usual_strip_rows = 256, sweep_strips = 64;
+  // Elements of pieces, and of rows, for which a call costs more than the loop it calls: on a Granite Rapids a call
+  // takes as long as a dozen elements of `gather`.
+  static constexpr std::int64_t sweep_short_piece = 16, sweep_narrow_row = 16;
+  // Columns whose sums are in the level-1 cache, of a slab and of the parts of tasks; blocks whose lanes are added side
+  // by side, since each is a chain of additions that wait for each other; bytes that are fetched ahead, of the piece
+  // that comes next (all chosen, not measured).
+  static constexpr std::int64_t sweep_slab_sums = 512, sweep_part_sums = 256, sweep_blocks_at_once = 16;
+  static constexpr std::int64_t sweep_fetched_ahead = 1024;
 
   // ---- Losses with kernels of their own.
   // Rows whose logits exist at a time: the products want rows (each chunk reads W and adds to dW once more), memory
   // wants few of them. Decides bits of the weight's gradient (measured, figures not kept).
   std::int64_t logits_bytes = std::int64_t{64} << 20, logits_rows = 1024, logits_least_rows = 256;
   std::int64_t logits_few_rows = 128, logits_chunks_of_unit = 2;
+
+  // Blocks of scores of attention, which stay in the second cache: decides bits (chosen, not measured).
+  static constexpr std::int64_t attention_rows = 64, attention_columns = 256;
+  // multilabel_margin_loss: classes between two targets from which on they are read where they lie; classes of a pass,
+  // which decides bits; elements of a task (chosen, not measured).
+  static constexpr std::int64_t hinges_short_gap = 256, hinges_block = 1024, hinges_task_elements = 1 << 15;
 
   bool operator==(const CpuModel&) const = default;
 };

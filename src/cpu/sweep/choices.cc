@@ -153,9 +153,9 @@ constexpr auto kTurn = static_cast<std::int64_t>(kSumLanes);  // columns that a 
 // Rows: several turns of a loop of machine code, and enough strips for many threads. Columns: all, as long as a tile
 // still fits the second cache; otherwise stages pass over the columns of a strip again, which should be there.
 static void shape_strips(CompiledSweep& s, bool computes) {
-  constexpr std::int64_t kRows = 128, kUsual = 256, kStrips = 64;
+  constexpr std::int64_t kRows = CpuModel::sweep_strip_unit, kUsual = CpuModel::sweep_usual_strip_rows;
   const CpuModel& model = cpu_model();
-  const std::int64_t most = std::clamp(s.rows / kStrips, kUsual, model.sweep_most_strip_rows);
+  const std::int64_t most = std::clamp(s.rows / CpuModel::sweep_strips, kUsual, model.sweep_most_strip_rows);
   const auto rows_of = [&](std::int64_t elements, std::int64_t least) {
     const std::int64_t rows = std::clamp(elements / s.columns, least, most);
     return rows < kRows ? rows / kTurn * kTurn : rows / kRows * kRows;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
 #pragma once
+#include "cpu/model/cpu_model.h"
 #include "cpu/sweep/layout.h"
 
 namespace ebb::cpu {
 
-// Pieces so short that calling a loop for each costs more than the loop: on a Granite Rapids a call takes as long as a
-// dozen elements of `gather`.
+// Pieces so short that calling a loop for each costs more than the loop.
 inline bool in_short_pieces(const Layout& l, std::int64_t n) {
-  constexpr std::int64_t kShort = 16;
-  return l.rank > 1 && l.sizes[l.rank - 1] < kShort && n > 2 * l.sizes[l.rank - 1];
+  return l.rank > 1 && l.sizes[l.rank - 1] < CpuModel::sweep_short_piece && n > 2 * l.sizes[l.rank - 1];
 }
 
 // dst[i] = element first + i of the layout. Some of the innermost dimensions are a pattern of offsets; element k of all

@@ -59,7 +59,7 @@ std::int64_t SweepRun::column_slabs() const {
 
 // The order of parts and runs is that of tasks, which have all columns of a part each.
 void SweepRun::reduce_slabs(std::int64_t slabs) {
-  constexpr std::int64_t kTogether = 512;  // columns of a part whose sums are in the level-1 cache
+  constexpr std::int64_t kTogether = CpuModel::sweep_slab_sums;
   const std::int64_t width = (s.columns + slabs - 1) / slabs;
   for (const Step& step : s.stages[0].full_steps) {
     const ColumnReduce& reduce = s.column_reduces[step.item];
@@ -121,7 +121,7 @@ void SweepRun::finish_columns(std::vector<std::pair<std::int32_t, BufferPtr>>& m
     BufferPtr out =
         BufferPtr::allocate(std::max<std::size_t>(static_cast<std::size_t>(s.columns * size), 8), "column sums");
     const bool in_type = !in_slabs && ColumnSums::within_a_run(reduce.type, s.units_per_task);
-    constexpr std::int64_t kTogether = 256;  // parts in order, columns side by side
+    constexpr std::int64_t kTogether = CpuModel::sweep_part_sums;  // parts in order, columns side by side
     const auto add_parts = [&](std::int64_t piece) {
       const std::int64_t first = piece * kTogether, count = std::min(kTogether, s.columns - first);
       Accumulator sums[kTogether];

@@ -9,7 +9,7 @@
 namespace ebb::cpu {
 namespace {
 
-constexpr std::int64_t kBlocksAtOnce = 16;
+constexpr std::int64_t kBlocksAtOnce = CpuModel::sweep_blocks_at_once;
 
 // Several blocks at a time: each is a chain of additions that wait for each other.
 template <class T>
@@ -63,7 +63,7 @@ class Cursors {
 
  private:
   static constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
-  static constexpr std::int64_t kAhead = 1024;  // bytes
+  static constexpr std::int64_t kAhead = CpuModel::sweep_fetched_ahead;
   struct Piece {
     std::size_t pointer;
     std::int64_t length, left, jump;  // jump: bytes to the next one

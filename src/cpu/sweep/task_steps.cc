@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "cpu/model/cpu_model.h"
 #include "cpu/sweep/task.h"
 #include "cpu/tile/few_bytes.h"
 
@@ -171,8 +172,7 @@ void SweepTask::spread(const Step& step) {
   auto* dst = static_cast<std::byte*>(at(step.dst, 0));
   const auto* from = static_cast<const std::byte*>(at(step.a));
   if (!s_.upright()) {
-    constexpr std::int64_t kNarrow = 16;  // where a call per row takes longer than its elements
-    if (width_ < kNarrow)
+    if (width_ < CpuModel::sweep_narrow_row)
       return size == 4 ? spread_narrow<std::uint32_t>(dst, from, rows_, width_)
                        : spread_narrow<std::uint64_t>(dst, from, rows_, width_);
     for (std::int64_t i = 0; i < rows_; ++i)

@@ -21,7 +21,7 @@ namespace ebb::cpu {
 namespace {
 
 constexpr std::int64_t kGroupVectors = 12;  // positions are taken this many vectors at a time: every tile divides it
-constexpr std::int64_t kDepth = 192;        // of the sum at a time, so that windows and source stay in L1
+constexpr std::int64_t kDepth = CpuModel::conv_depth;
 
 std::int64_t pieces_of(std::int64_t size, std::int64_t piece) { return (size + piece - 1) / piece; }
 

@@ -103,7 +103,7 @@ class WindowGradient {
   }
 
  private:
-  static constexpr std::int64_t kLines = 16384 / static_cast<std::int64_t>(sizeof(T));
+  static constexpr std::int64_t kLines = CpuModel::conv_weight_line_bytes / static_cast<std::int64_t>(sizeof(T));
   static constexpr RegType kType = std::is_same_v<T, double> ? RegType::f64 : RegType::f32;
   // Half the vectors of two that hold the last channels alone would be zeros.
   static const CorrelationTile<T>& tile_for(std::int64_t outputs) {

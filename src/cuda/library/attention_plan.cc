@@ -15,8 +15,6 @@ namespace {
 
 constexpr std::int64_t kMost = std::int64_t{1} << 30;  // kernels count in 32 bits
 
-constexpr std::int64_t kLongRows = 2048;
-
 int panels(int n) { return (n + 63) / 64; }
 
 // A tile of k or v serves all own rows: 128 of them, and 192 where registers allow, read level 2 a half or a third as
@@ -117,8 +115,8 @@ AttentionPlan plan_attention(const Gpu& gpu, const AttentionCall& call, const Vi
       batches * ((std::max(rows, columns) + kAttentionOwn - 1) / kAttentionOwn) > kMost)
     return plan;
   // Short rows of 64 are faster in many small blocks: fewer of them wait for the first tile and for the last.
-  if (gpu.architecture() == "sm_90" && width == 64 && values == 64 && columns < kLongRows && !call.mask &&
-      !call.documents) {
+  if (gpu.architecture() == "sm_90" && width == 64 && values == 64 && columns < gpu.model().long_attention_rows &&
+      !call.mask && !call.documents) {
     plan.path = AttentionPlan::Path::groups, plan.slices = 1;
     if (std::max(bytes_of_rows(plan, true), bytes_of_columns(plan)) <= gpu.limits().shared) return plan;
     plan.path = AttentionPlan::Path::products, plan.slices = 0;

@@ -20,10 +20,6 @@ namespace {
 
 using namespace cudnn;
 
-// Proposals beyond this much working memory are passed over: cuDNN's FFTs and transposed copies may ask for gigabytes.
-constexpr std::int64_t kMostWorkspace = std::int64_t{1} << 30;
-constexpr std::size_t kMostProposals = 32;
-
 void check_cudnn(cudnn::Status status, const char* call) {
   require(status == 0, "cuda: {} failed with status {}", call, status);
 }
@@ -212,7 +208,7 @@ bool describe_graph(const Cudnn& table, void* handle, const Geometry& g, std::ve
   return taken;
 }
 
-std::optional<ConvolutionPlan> make_plan(const Cudnn& table, void* handle, const Geometry& g) {
+std::optional<ConvolutionPlan> make_plan(const GpuModel& model, const Cudnn& table, void* handle, const Geometry& g) {
   std::vector<Described> parts;
   if (!describe_graph(table, handle, g, parts)) return std::nullopt;
   for (const int mode : {kModeA, kModeFallback}) {
@@ -222,7 +218,8 @@ std::optional<ConvolutionPlan> make_plan(const Cudnn& table, void* handle, const
     if (!heuristic.finalize()) continue;
     std::vector<Described> configs;
     std::vector<Descriptor> found;
-    for (std::size_t i = 0; i < kMostProposals; ++i) found.push_back(configs.emplace_back(table, kEngineConfig).get());
+    for (std::size_t i = 0; i < model.convolution_proposals; ++i)
+      found.push_back(configs.emplace_back(table, kEngineConfig).get());
     std::int64_t count = 0;
     if (table.get(heuristic.get(), kHeuristicResults, kDescriptor, static_cast<std::int64_t>(found.size()), &count,
                   found.data()) != 0)
@@ -235,7 +232,7 @@ std::optional<ConvolutionPlan> make_plan(const Cudnn& table, void* handle, const
       if (!plan.finalize()) continue;
       std::int64_t workspace = 0, one = 0;
       check_cudnn(table.get(plan.get(), kPlanWorkspace, kInt64, 1, &one, &workspace), "cudnnBackendGetAttribute");
-      if (workspace > kMostWorkspace) continue;
+      if (workspace > model.convolution_workspace) continue;
       parts.push_back(std::move(configs[i]));
       parts.push_back(std::move(plan));
       return ConvolutionPlan{std::move(parts), workspace};
@@ -283,7 +280,7 @@ bool run_by_cudnn(Gpu& gpu, ConvolutionResult result, const ConvCall& call, cons
   if (!own.handle) return false;
   std::lock_guard guard(own.mutex);
   auto found = own.plans.find(g);
-  if (found == own.plans.end()) found = own.plans.emplace(g, make_plan(*table, own.handle, g)).first;
+  if (found == own.plans.end()) found = own.plans.emplace(g, make_plan(gpu.model(), *table, own.handle, g)).first;
   if (!found->second) return false;
   const ConvolutionPlan& plan = *found->second;
 

@@ -46,9 +46,9 @@ std::string word_text(std::size_t bytes) {
 
 void launch_blocks(Gpu& gpu, const KernelSource& source, const char* kernel, std::int64_t blocks,
                    const KernelArgs& args, std::int64_t shared, unsigned threads) {
-  constexpr std::int64_t kMostBlocks = 65536;
-  gpu.launch(gpu.kernel(source, kernel), static_cast<unsigned>(std::clamp<std::int64_t>(blocks, 1, kMostBlocks)),
-             args.words(), threads, static_cast<unsigned>(shared));
+  gpu.launch(gpu.kernel(source, kernel),
+             static_cast<unsigned>(std::clamp<std::int64_t>(blocks, 1, gpu.model().most_blocks)), args.words(), threads,
+             static_cast<unsigned>(shared));
 }
 void launch_elements(Gpu& gpu, const KernelSource& source, const char* kernel, std::int64_t n, const KernelArgs& args) {
   if (n > 0) launch_blocks(gpu, source, kernel, (n + kThreads - 1) / kThreads, args);

@@ -395,8 +395,8 @@ class LinearCrossEntropy {
     };
     const GpuLimits& limits = gpu_.limits();
     const auto fits = [&](std::int64_t bytes, std::int64_t blocks) {
-      constexpr std::int64_t kBeside = 2 << 10;  // of a block, for its sums and for the driver
-      return bytes <= limits.shared - kSharedOfText && blocks * (bytes + kBeside) <= limits.shared_of_multiprocessor;
+      return bytes <= limits.shared - kSharedOfText &&
+             blocks * (bytes + gpu_.model().shared_of_sums) <= limits.shared_of_multiprocessor;
     };
     if (const auto bytes = bytes_of(kShortRowsThreads, 0); fits(bytes, 2))
       return {"short_rows", kShortRowsThreads, static_cast<unsigned>(bytes)};

@@ -78,9 +78,10 @@ void run_arg(const LibraryCall& call, Gpu& gpu) {
   const std::int64_t length = x.shape[axis], count = lines.numel();
   const bool beside = lies_side_by_side(x, axis);
   // Enough pieces for all of a large GPU's threads, none of them short.
-  constexpr std::int64_t kFewestTasks = 4 * 132, kFewestThreads = kFewestTasks * kThreads, kMostPieces = 256;
-  const std::int64_t wanted = (beside ? kFewestTasks : kFewestThreads) / count, least = beside ? 16 * kThreads : 64;
-  const std::int64_t pieces = std::clamp<std::int64_t>(std::min(wanted, length / least), 1, kMostPieces);
+  const GpuModel& model = gpu.model();
+  const std::int64_t wanted = model.best_tasks * (beside ? 1 : kThreads) / count;
+  const std::int64_t least = beside ? model.best_piece : model.best_strip;
+  const std::int64_t pieces = std::clamp<std::int64_t>(std::min(wanted, length / least), 1, model.most_best_pieces);
   BestArgs args{.x = kernel_view(first),
                 .out = elements<i64>(call.outputs[0]),
                 .length = length,

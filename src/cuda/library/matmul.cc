@@ -28,16 +28,17 @@ std::atomic<long> by_own_kernel{0};
 // Where k is long and the result narrow there are too few tiles for all multiprocessors, as in the gradients of weights
 // over many tokens: parts of k are products side by side, added in order. Whether is decided by k and n alone, so that
 // rows do not depend on their number.
-constexpr std::int64_t kParts = 4, kLong = 16384, kNarrow = 1024;
-bool divides(const Product& p) {
-  return is_half(p.in) && p.batches == 1 && p.k >= kLong && p.k % (8 * kParts) == 0 && p.n <= kNarrow;
+bool divides(const GpuModel& model, const Product& p) {
+  return is_half(p.in) && p.batches == 1 && p.k >= model.long_product && p.k % (8 * model.product_parts) == 0 &&
+         p.n <= model.narrow_product;
 }
 void multiply_in_parts(Gpu& gpu, const Product& p) {
   BufferPtr keep;
-  const View sums = workspace(gpu, DType::f32, Shape{kParts, p.m, p.n}, keep, "matmul");
+  const std::int64_t parts = gpu.model().product_parts;
+  const View sums = workspace(gpu, DType::f32, Shape{parts, p.m, p.n}, keep, "matmul");
   Product q = p;
-  q.k = p.k / kParts;
-  q.batches = kParts;
+  q.k = p.k / parts;
+  q.batches = parts;
   q.a.batch_step = q.k * p.a.column_step;
   q.b.batch_step = q.k * p.b.row_step;
   q.c = static_cast<std::byte*>(sums.data);
@@ -52,7 +53,7 @@ void multiply_in_parts(Gpu& gpu, const Product& p) {
                   AddPartsArgs<void>{.parts = elements<f32>(sums),
                                      .out = p.c,
                                      .n = p.m * p.n,
-                                     .count = kParts,
+                                     .count = parts,
                                      .add = p.add,
                                      .bias = p.bias,
                                      .columns = p.n,
@@ -123,7 +124,7 @@ void multiply_as_given(Gpu& gpu, const Product& p) {
 }
 
 void multiply(Gpu& gpu, const Product& p) {
-  const bool in_parts = divides(p);
+  const bool in_parts = divides(gpu.model(), p);
   const AlignedProduct aligned(gpu, p, !in_parts);
   for (const Product& q : aligned.products()) {
     if (in_parts) {

@@ -56,7 +56,6 @@ std::array<std::uint32_t, 4> alignments(const Product& p) {
           alignment(p.a.data, p.a.batch_step | p.a.step(), p.in), c, c};
 }
 
-constexpr std::size_t kWorkspace = std::size_t{32} << 20;
 }  // namespace
 
 LtProduct::LtProduct(const Product& p) {
@@ -110,7 +109,7 @@ bool LtProduct::takes(const Heuristic& algorithm) const {
   return status == 0 && seen.state == 0 && seen.workspace <= algorithm.workspace;
 }
 
-std::vector<Heuristic> LtProduct::proposals(const Product& p) const {
+std::vector<Heuristic> LtProduct::proposals(const Product& p, std::size_t most_workspace) const {
   const Lt& l = lt();
   const std::shared_ptr<void> preference = [&] {
     void* made = nullptr;
@@ -120,7 +119,7 @@ std::vector<Heuristic> LtProduct::proposals(const Product& p) const {
   const auto prefer = [&](int what, const auto& value) {
     check_lt(l.set_preference(preference.get(), what, &value, sizeof value), "cublasLtMatmulPreferenceSetAttribute");
   };
-  prefer(kMostWorkspace, kWorkspace);
+  prefer(kMostWorkspace, most_workspace);
   prefer(kReductions, std::uint32_t{0});
   const std::array<std::uint32_t, 4> aligned = alignments(p);
   for (int i = 0; i < 4; ++i) prefer(kAlignA + i, aligned[static_cast<std::size_t>(i)]);
@@ -145,17 +144,17 @@ namespace {
 
 // For products of fewer rows cuBLASLt knows other kernels, which add in another order: the algorithm is that of so many
 // rows, where it takes fewer.
-constexpr std::int64_t kFewestRows = 64;
-Product with_enough_rows(const Product& p) {
+Product with_enough_rows(const GpuModel& model, const Product& p) {
   Product q = p;
-  if (is_half(p.in) && p.batches == 1) q.m = std::max(p.m, kFewestRows);
+  if (is_half(p.in) && p.batches == 1) q.m = std::max(p.m, model.fewest_product_rows);
   return q;
 }
 
 std::atomic<double>& least_operations() {
   static auto* const least = new std::atomic<double>([] {
     const char* const given = std::getenv("EBB_CUDA_TUNE");
-    return given && std::string_view(given) == "0" ? std::numeric_limits<double>::infinity() : 8e9;
+    return given && std::string_view(given) == "0" ? std::numeric_limits<double>::infinity()
+                                                   : GpuModel{}.timed_operations;
   }());
   return *least;
 }
@@ -171,11 +170,10 @@ std::vector<float> times_of(Gpu& gpu, const Product& p, const LtProduct& product
   check(driver().create_event(&begin, 0), "cuEventCreate");
   check(driver().create_event(&end, 0), "cuEventCreate");
   std::vector<float> best(all.size(), std::numeric_limits<float>::infinity());
-  constexpr int kRounds = 4;       // the first warms up
-  constexpr float kSample = 0.2f;  // milliseconds; shorter products are made several times
-  for (int round = 0; round < kRounds; ++round) {
+  const GpuModel& model = gpu.model();
+  for (int round = 0; round < model.timing_rounds; ++round) {
     for (std::size_t i = 0; i < all.size(); ++i) {
-      const int runs = round == 0 ? 1 : std::clamp(static_cast<int>(kSample / best[i]), 1, 8);
+      const int runs = round == 0 ? 1 : std::clamp(static_cast<int>(model.timing_sample / best[i]), 1, 8);
       check(driver().record(begin, gpu.stream()), "cuEventRecord");
       bool supported = true;
       for (int run = 0; run < runs; ++run) supported = product.run(gpu, p, all[i], workspace.data()) && supported;
@@ -204,9 +202,9 @@ struct Known {
 double tune_products_from(double operations) { return least_operations().exchange(operations); }
 
 // The first that the heuristic proposes; none that divides k among blocks, since then the order of a sum would depend
-// on the number of rows; and of halves, that of at least kFewestRows rows. Of large products of halves the fastest:
-// they differ in their tiles, and all of these add along k in the same order (tests compare their bits), so that timing
-// decides about nothing but time.
+// on the number of rows; and of halves, that of at least GpuModel::fewest_product_rows rows. Of large products of
+// halves the fastest: they differ in their tiles, and all of these add along k in the same order (tests compare their
+// bits), so that timing decides about nothing but time.
 std::optional<Heuristic> algorithm_for(Gpu& gpu, const Product& p, const LtProduct& product) {
   const std::array<std::uint32_t, 4> aligned = alignments(p);
   const std::int64_t fp8 = p.fp8 ? 1 + p.fp8->a_e5m2 * 2 + p.fp8->b_e5m2 * 4 + p.fp8->quick * 8 : 0;
@@ -235,14 +233,14 @@ std::optional<Heuristic> algorithm_for(Gpu& gpu, const Product& p, const LtProdu
   std::lock_guard guard(*mutex);
   const auto [it, made] = known->try_emplace(key);
   Known& k = it->second;
-  const Product asked = with_enough_rows(p);
+  const Product asked = with_enough_rows(gpu.model(), p);
   if (made) {
     try {
       if (asked.m != p.m) {
-        k.proposals = LtProduct(asked).proposals(asked);
+        k.proposals = LtProduct(asked).proposals(asked, gpu.model().product_workspace);
         std::erase_if(k.proposals, [&](const Heuristic& h) { return !product.takes(h); });
       }
-      if (k.proposals.empty()) k.proposals = product.proposals(p);
+      if (k.proposals.empty()) k.proposals = product.proposals(p, gpu.model().product_workspace);
     } catch (...) {
       known->erase(it);
       throw;
@@ -256,10 +254,9 @@ std::optional<Heuristic> algorithm_for(Gpu& gpu, const Product& p, const LtProdu
   // Timing would overwrite c, and while a graph is recorded nothing runs.
   const bool can_time = !p.add && asked.m == p.m && !Recorder::of_thread() && !gpu.streams().capturing();
   if (!k.timed && can_time && k.proposals.size() > 1) {
-    constexpr float kGain = 0.98F;  // less may be chance
     const std::vector<float> times = times_of(gpu, p, product, k.proposals);
     const std::size_t fastest = static_cast<std::size_t>(std::min_element(times.begin(), times.end()) - times.begin());
-    k.fastest = times[fastest] < kGain * times[0] ? fastest : 0;
+    k.fastest = times[fastest] < gpu.model().timing_gain * times[0] ? fastest : 0;
     k.timed = true;
   }
   return k.proposals[k.fastest];

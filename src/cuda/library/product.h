@@ -50,7 +50,7 @@ class LtProduct {
   // False where cuBLASLt does not support this product after all.
   bool run(Gpu& gpu, const Product& p, const Heuristic& algorithm, void* workspace) const;
   // Proposals of cuBLASLt, best first, without those that divide k among blocks. Maybe none.
-  std::vector<Heuristic> proposals(const Product& p) const;
+  std::vector<Heuristic> proposals(const Product& p, std::size_t most_workspace) const;
   // Does an algorithm that was proposed for another product make this one?
   bool takes(const Heuristic& algorithm) const;
 

@@ -107,13 +107,13 @@ void sort_by_digits(Gpu& gpu, const Task& t, const Selected& selected) {
 // The elements of the range, in the order of their line.
 Selected select(Gpu& gpu, const Task& t) {
   // One block has a line, where there are enough of them for a large GPU or launches would take longer.
-  constexpr std::int64_t kManyLines = 256, kPiece = 16384, kMostPieces = 1024;
+  const GpuModel& model = gpu.model();
   const KernelSource source{key_text(t.x.dtype, t.descending) + texts::radix_select};
   Selected selected;
   const Shape size{t.lines() * t.count};
   selected.keys = workspace(gpu, t.x.dtype, size, selected.kept_keys, kName).data;
   selected.places = workspace(gpu, DType::i32, size, selected.kept_places, kName).data;
-  const std::int64_t wanted = std::min(divided_up(t.length, kPiece), kMostPieces);
+  const std::int64_t wanted = std::min(divided_up(t.length, model.select_piece), model.most_select_pieces);
   const std::int64_t piece = divided_up(divided_up(t.length, wanted), kSelectBatch) * kSelectBatch;
   SelectArgs<void> args{.x = kernel_view(t.x),
                         .length = t.length,
@@ -127,7 +127,7 @@ Selected select(Gpu& gpu, const Task& t) {
                         .chosen = nullptr,
                         .keys_to = selected.keys,
                         .places_to = static_cast<u32*>(selected.places)};
-  if (t.lines() >= kManyLines || args.pieces == 1) {
+  if (t.lines() >= model.many_selected_lines || args.pieces == 1) {
     launch_blocks(gpu, source, "select_lines", t.lines(), args);
     return selected;
   }

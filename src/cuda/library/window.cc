@@ -21,8 +21,6 @@
 namespace ebb::cuda {
 namespace {
 
-constexpr std::int64_t kColumnBytes = std::int64_t{128} << 20;  // of columns at a time
-
 struct Sizes {
   ConvCall o;
   std::int64_t images, channels, height, width, outputs, rows, columns, taps_h, taps_w;
@@ -40,9 +38,9 @@ struct Sizes {
         taps_w(w.shape[3]) {}
   std::int64_t depth() const { return channels * taps_h * taps_w; }
   std::int64_t places() const { return rows * columns; }
-  std::int64_t together(DType dtype) const {  // images
+  std::int64_t together(const GpuModel& model, DType dtype) const {  // images
     const std::int64_t bytes = o.groups * depth() * places() * static_cast<std::int64_t>(size_of(dtype));
-    return std::clamp<std::int64_t>(kColumnBytes / std::max<std::int64_t>(1, bytes), 1,
+    return std::clamp<std::int64_t>(model.window_column_bytes / std::max<std::int64_t>(1, bytes), 1,
                                     std::max<std::int64_t>(1, images));
   }
   Windows windows() const {
@@ -231,7 +229,7 @@ void run_convolution(const LibraryCall& call, Gpu& gpu) {
   }
   if (z.o.last) return run_in_usual_order(call, gpu, run_convolution);
   const View windows = packed(gpu, w, keep_w, "convolution");
-  const std::int64_t together = z.together(x.dtype);
+  const std::int64_t together = z.together(gpu.model(), x.dtype);
   for (std::int64_t n = 0; n < z.images; n += together) {
     const std::int64_t count = std::min(together, z.images - n);
     const View col = workspace(gpu, x.dtype, Shape{count, z.o.groups, z.depth(), z.places()}, keep_col, "convolution");
@@ -255,7 +253,7 @@ void run_conv_transpose(const LibraryCall& call, Gpu& gpu) {
   if (z.o.last) return run_in_usual_order(call, gpu, run_conv_transpose);
   const DType dtype = compute_dtype(x.dtype);
   const View windows = packed(gpu, w, keep_w, "conv_transpose"), dense_y = packed(gpu, y, keep_y, "conv_transpose");
-  const std::int64_t together = z.together(dtype);
+  const std::int64_t together = z.together(gpu.model(), dtype);
   for (std::int64_t n = 0; n < z.images; n += together) {
     const std::int64_t count = std::min(together, z.images - n);
     const View col = workspace(gpu, dtype, Shape{count, z.o.groups, z.depth(), z.places()}, keep_col, "conv_transpose");
@@ -277,7 +275,7 @@ void run_conv_weight_gradient(const LibraryCall& call, Gpu& gpu) {
   if (by_cudnn(gpu, ConvolutionResult::w, z.o, x, w, y, "conv_weight_gradient")) return;
   if (z.o.last) return run_in_usual_order(call, gpu, run_conv_weight_gradient);
   BufferPtr keep_col, keep_y, keep_sums;
-  const std::int64_t together = z.together(x.dtype), groups = z.o.groups;
+  const std::int64_t together = z.together(gpu.model(), x.dtype), groups = z.o.groups;
   const Shape matrices{groups, z.outputs, z.depth()};
   const bool in_parts = is_half(w.dtype) && together < z.images;  // sums are rounded once
   const View sums =

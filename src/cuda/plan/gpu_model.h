@@ -185,15 +185,54 @@ struct GpuModel {
   // other took 4 to 9 times PyTorch's time. Others (eigenvalues, singular values, orthonormal columns) are the host's
   // below so many rows and columns.
   std::int64_t few_rows = 32, solver_rows = 128, batched_rows = 256, decomposed_rows = 96;
+  // argmax and argmin: tasks for all of a large GPU, blocks or as many threads; elements of a block's piece and of a
+  // thread's; pieces of a line (chosen, not measured).
+  std::int64_t best_tasks = 4 * 132, best_piece = 16 * kThreads, best_strip = 64, most_best_pieces = 256;
+  // Selection by digits: lines from which on a block each is enough for a large GPU; elements of a piece otherwise, and
+  // pieces of a line (chosen, not measured).
+  std::int64_t many_selected_lines = 256, select_piece = 16384, most_select_pieces = 1024;
+  // Products by cuBLASLt. Bytes of working memory that an algorithm may ask for (chosen, not measured). The algorithm
+  // is chosen for so many rows of halves at least, because for fewer rows cuBLASLt has others, which add in another
+  // order. Timed are products of so many operations (chosen), in rounds of which the first warms up; a shorter product
+  // than the sample, in milliseconds, is made several times; a gain of less than 2 % may be chance (chosen).
+  std::size_t product_workspace = std::size_t{32} << 20;
+  std::int64_t fewest_product_rows = 64;
+  double timed_operations = 8e9;
+  int timing_rounds = 4;
+  float timing_sample = 0.2F, timing_gain = 0.98F;
+  // Products of halves with a long k and a narrow result are parts of k side by side: too few tiles for all
+  // multiprocessors, otherwise. Decides bits; chosen, not measured.
+  std::int64_t product_parts = 4, long_product = 16384, narrow_product = 1024;
+  // cuDNN. Proposals beyond this much working memory are passed over: its FFTs and transposed copies may ask for
+  // gigabytes; proposals that it is asked for (chosen, not measured).
+  std::int64_t convolution_workspace = std::int64_t{1} << 30;
+  std::size_t convolution_proposals = 32;
+  // Without cuDNN, bytes of windows as columns at a time (chosen, not measured).
+  std::int64_t window_column_bytes = std::int64_t{128} << 20;
+  // Attention: columns below which rows of 64 are made in many small blocks, of which fewer wait for the first tile and
+  // for the last (by trial).
+  std::int64_t long_attention_rows = 2048;
   // Rows of linear_cross_entropy that are made as exponentials: each by itself, as those are whose sum is too large.
   // For tests, also where no product leaves exponentials.
   bool each_row_anew = false;
 
+  // ---- Copies and runs (all chosen, not measured).
+  // Bytes that a block copies where many copies are one launch: eight words per thread, eight times; its blocks per
+  // copy, at most.
+  std::size_t copied_bytes_per_block = kThreads * 8 * 8, most_copying_blocks = 512;
+  // Pinned memory for copies from and to the host: bytes of a piece, and how many take turns.
+  static constexpr std::size_t staging_bytes = std::size_t{512} << 10, staging_pieces = 16;
+  // An event costs as much as a launch: runs after which there is one, and after which those that have ended are looked
+  // for. Places for errors of runs.
+  std::uint64_t runs_per_event = 64, runs_per_look = 16;
+  std::size_t error_slots = 1024;
+
+  // ---- Compilation. Bytes of registers that a thread may spill before a kernel is compiled again for fewer blocks per
+  // multiprocessor (see LaunchPlan::spill_blocks): `listnet_loss` of bf16 takes 115 µs instead of 157, softmax 261
+  // instead of 272.
+  static constexpr int few_spilled_bytes = 16;
+
   bool operator==(const GpuModel&) const = default;
 };
-
-// Bytes of registers that a thread may spill before a kernel is compiled again for fewer blocks per multiprocessor (see
-// LaunchPlan::spill_blocks): `listnet_loss` of bf16 takes 115 µs instead of 157, softmax 261 instead of 272.
-inline constexpr int kFewSpilled = 16;
 
 }  // namespace ebb::cuda

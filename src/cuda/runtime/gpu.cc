@@ -163,10 +163,10 @@ void Gpu::clear(void* data, std::size_t bytes) {
 }
 
 std::size_t Gpu::take_piece() {
-  const std::size_t piece = next_piece_++ % kPieces;
+  const std::size_t piece = next_piece_++ % GpuModel::staging_pieces;
   if (staging_[piece]) return piece;
   void* memory = nullptr;
-  check(driver().allocate_host(&memory, kStaging, kPortable), "cuMemHostAlloc");
+  check(driver().allocate_host(&memory, GpuModel::staging_bytes, kPortable), "cuMemHostAlloc");
   check(driver().create_event(&staged_[piece], kDisableTiming), "cuEventCreate");
   staging_[piece] = static_cast<std::byte*>(memory);
   return piece;
@@ -181,7 +181,7 @@ void Gpu::from_host(void* to, const void* from, std::size_t bytes) {
   const Stream stream = streams_.now();
   std::lock_guard guard(staging_mutex_);
   for (std::size_t done = 0; done < bytes;) {
-    const std::size_t piece = take_piece(), n = std::min(kStaging, bytes - done);
+    const std::size_t piece = take_piece(), n = std::min(GpuModel::staging_bytes, bytes - done);
     if (d.query(staged_[piece]) == kNotReady) check(d.wait(staged_[piece]), "cuEventSynchronize");  // its last use
     std::memcpy(staging_[piece], static_cast<const std::byte*>(from) + done, n);
     check(d.to_device(reinterpret_cast<Address>(to) + done, staging_[piece], n, stream), "cuMemcpyHtoDAsync");
@@ -199,8 +199,10 @@ void Gpu::to_host(void* to, const void* from, std::size_t bytes) {
   const Driver& d = driver();
   const Stream stream = streams_.now();
   std::lock_guard guard(staging_mutex_);
-  const std::size_t pieces = (bytes + kStaging - 1) / kStaging;
-  const auto size_of_piece = [&](std::size_t p) { return std::min(kStaging, bytes - p * kStaging); };
+  const std::size_t pieces = (bytes + GpuModel::staging_bytes - 1) / GpuModel::staging_bytes;
+  const auto size_of_piece = [&](std::size_t p) {
+    return std::min(GpuModel::staging_bytes, bytes - p * GpuModel::staging_bytes);
+  };
   Position before;
   const auto fetch = [&](std::size_t p) {
     {
@@ -210,7 +212,8 @@ void Gpu::to_host(void* to, const void* from, std::size_t bytes) {
     const std::size_t piece = take_piece();
     // Data of an earlier from_host in the staging memory goes first: its stream keeps the order.
     if (staged_on_[piece].value_or(stream) != stream) check(d.wait(staged_[piece]), "cuEventSynchronize");
-    check(d.to_host(staging_[piece], reinterpret_cast<Address>(from) + p * kStaging, size_of_piece(p), stream),
+    check(d.to_host(staging_[piece], reinterpret_cast<Address>(from) + p * GpuModel::staging_bytes, size_of_piece(p),
+                    stream),
           "cuMemcpyDtoHAsync");
     check(d.record(staged_[piece], stream), "cuEventRecord");
     staged_on_[piece] = stream;
@@ -220,7 +223,7 @@ void Gpu::to_host(void* to, const void* from, std::size_t bytes) {
   for (std::size_t p = 0; p < pieces; ++p) {
     const std::size_t next = p + 1 < pieces ? fetch(p + 1) : 0;
     check(d.wait(staged_[piece]), "cuEventSynchronize");
-    std::memcpy(static_cast<std::byte*>(to) + p * kStaging, staging_[piece], size_of_piece(p));
+    std::memcpy(static_cast<std::byte*>(to) + p * GpuModel::staging_bytes, staging_[piece], size_of_piece(p));
     piece = next;
   }
   if (!streams_.is_own(stream)) return;
@@ -229,10 +232,10 @@ void Gpu::to_host(void* to, const void* from, std::size_t bytes) {
 }
 
 void Gpu::make_slots() {
-  constexpr std::size_t kMany = 1024;
   void* memory = nullptr;
-  check(driver().allocate_host(&memory, kMany * sizeof(ErrorSlot), kPortable), "cuMemHostAlloc");
-  for (std::size_t i = 0; i < kMany; ++i) slots_.push_back(new (static_cast<ErrorSlot*>(memory) + i) ErrorSlot);
+  check(driver().allocate_host(&memory, model_.error_slots * sizeof(ErrorSlot), kPortable), "cuMemHostAlloc");
+  for (std::size_t i = 0; i < model_.error_slots; ++i)
+    slots_.push_back(new (static_cast<ErrorSlot*>(memory) + i) ErrorSlot);
 }
 
 RunMarkPtr Gpu::begin(std::span<const FilledBy> inputs) {
@@ -247,7 +250,7 @@ RunMarkPtr Gpu::begin(std::span<const FilledBy> inputs) {
   const Stream stream = streams_.now();
   const bool own = streams_.is_own(stream);
   std::unique_lock lock(mutex_);
-  if (++begun_ % kRunsPerLook == 0 || to_call_ > 0 || !own) settle_done();
+  if (++begun_ % model_.runs_per_look == 0 || to_call_ > 0 || !own) settle_done();
   // Those that went well say nothing more.
   std::erase_if(parents, [](const RunMark::Parent& p) { return p.mark->settled_ && !p.mark->failed_before(p.step); });
   // Only the last step of each that is read.
@@ -313,7 +316,7 @@ void Gpu::end(const RunMarkPtr& mark) {
   mark->ended_.store(true, std::memory_order_release);
   if (waiting_) changed_.notify_all();
   check(recorded, "cuEventRecord");
-  if (mark->run_ == 0 || (mark->run_ % kRunsPerEvent != 0 && mark->when_done_.empty())) return;
+  if (mark->run_ == 0 || (mark->run_ % model_.runs_per_event != 0 && mark->when_done_.empty())) return;
   try {
     milestone();
   } catch (const Error&) {  // whoever waits hears of it

@@ -182,19 +182,16 @@ class Gpu {
 
   // Pinned memory for copies, in pieces that take turns: one is used again when the copies of many others have begun,
   // so that a batch on its way to the device does not wait for the step before it.
-  static constexpr std::size_t kStaging = std::size_t{512} << 10, kPieces = 16;
   std::mutex staging_mutex_;
-  std::byte* staging_[kPieces] = {};
-  Event staged_[kPieces] = {};
-  std::optional<Stream> staged_on_[kPieces];
+  std::byte* staging_[GpuModel::staging_pieces] = {};
+  Event staged_[GpuModel::staging_pieces] = {};
+  std::optional<Stream> staged_on_[GpuModel::staging_pieces];
   std::size_t next_piece_ = 0;
 
   std::mutex recording_mutex_;
   Stream recording_stream_ = nullptr;
 
-  // An event costs as much as a launch: on the own stream there is one after every so many runs, and one where somebody
-  // waits.
-  static constexpr std::uint64_t kRunsPerEvent = 64, kRunsPerLook = 16;
+  // On the own stream there is an event after every `runs_per_event` runs, and one where somebody waits.
   struct Milestone {
     Event event;
     Position at;

@@ -196,7 +196,7 @@ Compiled compile_with(const std::string& source, const std::string& architecture
 std::string compile(const std::string& source, const std::string& architecture, int spill_blocks) {
   const auto start = std::chrono::steady_clock::now();
   Compiled made = compile_with(source, architecture, 0);
-  for (int fewer = 1; spill_blocks - fewer >= 2 && spilled_bytes(made.log) > kFewSpilled; ++fewer)
+  for (int fewer = 1; spill_blocks - fewer >= 2 && spilled_bytes(made.log) > GpuModel::few_spilled_bytes; ++fewer)
     made = compile_with(source, architecture, fewer);
   if (made.code.empty())
     fail(Error::Kind::value, "internal: NVRTC does not compile a kernel for {}: {}\n{}", architecture, made.log,
@@ -212,7 +212,7 @@ std::string make_code(const std::string& text, const std::string& architecture, 
   const std::string source = prelude() + text;
   int major = 0, minor = 0;
   compiler().version(&major, &minor);
-  std::string key = fmt::format("{} {}.{} {}", architecture, major, minor, kFewSpilled);
+  std::string key = fmt::format("{} {}.{} {}", architecture, major, minor, GpuModel::few_spilled_bytes);
   for (const char* option : kOptions) key += std::string(" ") + option;
   key += "\n" + source;
   const KernelKey hashed{hash(key, 2), hash(key, 3)};

@@ -23,6 +23,7 @@ struct AttentionRowsArgs {
 };
 EBB_ARGS(29, AttentionRowsArgs<u8, u8>);
 
+// 64 rows are what a product of a warpgroup, 128 threads, has; 64 columns were chosen, not measured.
 constexpr int kAttentionStep = 64;  // columns, or rows, that a block of a fused kernel goes through at a time
 constexpr int kAttentionOwn = 64;   // rows, or columns, that a block has itself, times its slices
 constexpr int kAttentionThreads = 128;

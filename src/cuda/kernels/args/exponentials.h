@@ -5,6 +5,8 @@
 namespace ebb::cuda {
 
 struct ExponentialTile {
+  // Two warpgroups multiply 64 rows each and one copies; three stages of 48 KB and the finished rows fill a
+  // multiprocessor (others were not measured).
   static constexpr int kRows = 128, kColumns = 256;  // of a block
   static constexpr int kBlockK = 64, kStages = 3;    // elements of k that are copied at a time, and how often ahead
   static constexpr int kThreads = 384;

@@ -17,6 +17,8 @@ struct QuantizeArgs {
 };
 EBB_ARGS(10, QuantizeArgs<u8>);
 
+// Chosen, not measured: a line per thread, and enough of its elements that one atomic per line and block is rare.
+// Turned tiles fit static shared memory.
 constexpr int kAmaxLines = 256, kAmaxDepth = 128;     // a block's share of the maxima
 constexpr int kTurnedLines = 64, kTurnedDepth = 128;  // and of lines that are turned
 

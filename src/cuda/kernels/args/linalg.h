@@ -18,7 +18,7 @@ struct FactorArgs {
 };
 EBB_ARGS(50, FactorArgs<u8, u8>);
 
-constexpr int kSubstituteColumns = 32;  // of a block
+constexpr int kSubstituteColumns = 32;  // of a block: a warp (chosen, not measured)
 
 template <class A>
 struct SubstituteArgs {
@@ -45,7 +45,7 @@ struct PointersArgs {
 };
 EBB_ARGS(4, PointersArgs);
 
-constexpr int kFinishRows = 64;  // of a block of finish_cholesky
+constexpr int kFinishRows = 64;  // of a block of finish_cholesky (chosen, not measured)
 
 // What cuSOLVER left: triangles by rows, or factors by columns, and a verdict per matrix.
 template <class T, class A>

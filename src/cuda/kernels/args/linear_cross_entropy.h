@@ -55,9 +55,10 @@ struct UsualRowsArgs {
 };
 EBB_ARGS(25, UsualRowsArgs<u8>);
 
-// Threads of a block that keeps a row on chip, two blocks on a multiprocessor or one.
+// Threads of a block that keeps a row in shared memory, two blocks on a multiprocessor or one: 1,024 either way.
 constexpr int kShortRowsThreads = 512, kLongRowsThreads = 1024;
-constexpr int kLongRowsHeld = 3;  // packs of eight logits that a thread of longest_rows has in registers
+// Packs of eight logits that a thread of longest_rows has in registers: 24 of its 64 (chosen, not measured).
+constexpr int kLongRowsHeld = 3;
 
 constexpr int kReferenceRows = kThreads / 32;  // that a block of `references` makes
 

@@ -32,6 +32,7 @@ struct IntegerMatmulArgs {
 };
 EBB_ARGS(40, IntegerMatmulArgs<u8>);
 
+// Chosen, not measured: for products that cuBLASLt is not used for.
 constexpr int kFixedSide = 16;  // threads of a block along each side of its tile, and elements of k at a time
 
 template <class T>
