@@ -66,7 +66,7 @@ Levels natural_levels(const ValueGraph& g, const Fusion& f, const Refusals& refu
       int own = 0;
       for (const std::int32_t in : x.inputs)
         own = std::max(own, x.is_view() && x.op != Op::depend ? level(in) : ready(in));
-      if (x.op == Op::depend && placed.computed(v)) --own;  // as Fuser places it
+      if (x.op == Op::depend && placed.computed(v)) --own;  // as place_values places it
       levels.own[v] = levels.sweep[v] = own;
     }
   }
