@@ -2,7 +2,9 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cuda/print/sweep_text.h"
@@ -70,5 +72,11 @@ inline bool is_for(const cuda::KernelSource& source, const std::string& architec
 }
 
 inline constexpr const char* kArchitectures[] = {"sm_80", "sm_90", "sm_100"};
+
+// NVRTC takes 0.1 s per text and architecture. Texts of one kernel differ in types and sizes, which are the same to
+// every GPU, so each is compiled for one of them.
+inline bool is_turn_of(std::string_view architecture, std::size_t text) {
+  return architecture == kArchitectures[text % std::size(kArchitectures)];
+}
 
 }  // namespace ebb::testing
