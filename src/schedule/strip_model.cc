@@ -24,6 +24,7 @@ StripModel strip_model(Device device) {
 StripModel tiles_of(const StripModel& strips, std::int64_t rows) {
   return {.large = strips.strip_bytes / 4,
           .large_enough_to_repeat = kNever,
+          .depth_per_byte = strips.depth_per_byte,
           .strip_bytes = strips.tile_bytes,
           .least_rows = std::min(strips.least_rows, kLeastColumns),
           .rows_cut = rows};
@@ -34,7 +35,11 @@ std::vector<StripModel> strips_within(std::size_t budget) {
   const std::int64_t strip = std::clamp<std::int64_t>(bytes / 32, 4 << 10, StripModel{}.strip_bytes);
   const std::int64_t large = std::max<std::int64_t>(bytes / 16, 8 << 10);
   const std::int64_t short_strip = std::max<std::int64_t>(strip / 8, 4 << 10);
-  return {{large, kNever, strip, 128}, {large, large, strip, 128}, {large / 4, large / 4, short_strip, 32}};
+  const auto model = [](std::int64_t large, std::int64_t repeated, std::int64_t strip, std::int64_t rows) {
+    return StripModel{.large = large, .large_enough_to_repeat = repeated, .strip_bytes = strip, .least_rows = rows};
+  };
+  return {model(large, kNever, strip, 128), model(large, large, strip, 128),
+          model(large / 4, large / 4, short_strip, 32)};
 }
 
 UseStripModel::UseStripModel(const StripModel& model) : before_(std::exchange(model_in_use, model)) {}

@@ -15,6 +15,9 @@ struct StripModel {
   std::int64_t large = std::int64_t{256} << 20;
   // A smaller one is held rather than made again, where later strips need a number of the whole batch.
   std::int64_t large_enough_to_repeat = std::int64_t{2} << 30;
+  // Products of halves no deeper than this for each byte of an element are made again at any size: that takes no longer
+  // than writing the product to memory and reading it would. Others take eight times as long.
+  std::int64_t depth_per_byte = 0;
   // Of the widest value of a strip. The head of a language model reads its weights once per strip, and adds to their
   // gradient once: with some hundred rows that takes a few percent of the products' own time.
   std::int64_t strip_bytes = std::int64_t{64} << 20;
@@ -36,11 +39,12 @@ struct StripModel {
 // without strips: on an H200, a third of the elements of a layer of 50,257 columns.
 inline constexpr StripModel kGpuStrips{.large = std::int64_t{1} << 30,
                                        .large_enough_to_repeat = std::int64_t{8} << 30,
+                                       .depth_per_byte = 256,
                                        .strip_bytes = std::int64_t{512} << 20,
                                        .least_rows = 2048,
                                        .tile_bytes = std::int64_t{32} << 20};
 
-// How the work on a strip of so many rows is cut into tiles; its products are made once.
+// How the work on a strip of so many rows is cut into tiles.
 StripModel tiles_of(const StripModel& strips, std::int64_t rows);
 
 // What plans for a device are made with in this thread.

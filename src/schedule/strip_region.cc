@@ -23,6 +23,17 @@ std::vector<RowDims> StripRegion::inputs(const ValueGraph& g, std::int32_t v) co
   return *in;
 }
 
+bool StripRegion::is_shift(std::int32_t maximum) const {
+  return std::any_of(shifts.begin(), shifts.end(), [&](const auto& s) { return s.second.maximum == maximum; });
+}
+
+std::vector<std::int32_t> StripRegion::reads(const ValueGraph& g, std::int32_t v) const {
+  const auto shifted = shifts.find(v);
+  if (shifted == shifts.end()) return g.values[v].inputs;
+  const std::int32_t maximum = shifted->second.maximum;
+  return {g.values[maximum].inputs[0], maximum};
+}
+
 namespace {
 
 using Role = StripRegion::Role;
@@ -56,10 +67,15 @@ class Finder {
     if (!live_[seed] || !r_.wide[seed]) return std::nullopt;
     r_.count = count_rows(value(seed).shape, rows);
     if (!grow_wide(seed, rows) || !grow_between() || !is_consistent()) return std::nullopt;
+    find_shifts();
     number_rounds();
+    const StripRegion found = r_;
     if (!divide_into_rounds()) return std::nullopt;
     if (leaves_[seed]) return std::nullopt;  // somebody needs the whole product
-    return std::move(r_);
+    if (r_.rounds.size() == 1) return std::move(r_);
+    const StripRegion early = std::exchange(r_, found);
+    delay_to_later_rounds();
+    return divide_into_rounds() && !leaves_[seed] && r_.products_again <= early.products_again ? std::move(r_) : early;
   }
 
   std::optional<Apart> apart(std::int32_t seed, RowDims rows) {
@@ -209,16 +225,74 @@ class Finder {
     return true;
   }
 
+  void find_shifts() {
+    for (std::int32_t v = 0; v < static_cast<std::int32_t>(g_.values.size()); ++v) {
+      const Value& sum = value(v);
+      if (r_.role[v] != Role::summed || sum.op != Op::sum || is_half(sum.dtype)) continue;
+      const Value& terms = value(sum.inputs[0]);
+      if (terms.op != Op::exp) continue;
+      const Value& difference = value(terms.inputs[0]);
+      if (difference.op != Op::sub) continue;
+      const std::int32_t x = difference.inputs[0], shift = g_.base(difference.inputs[1]);
+      const std::int32_t maximum = value(shift).op == Op::where ? value(shift).inputs[1] : shift;
+      if (value(maximum).op != Op::max || r_.role[maximum] != Role::summed || value(maximum).inputs[0] != x) continue;
+      if (value(maximum).attrs.axes != sum.attrs.axes || value(x).dtype != sum.dtype || !by_row(x)) continue;
+      if (shift != maximum && !replaces_infinite(shift, maximum)) continue;
+      if (is_repeated_along(difference.inputs[1], value(maximum).shape)) r_.shifts[v] = {maximum, shift};
+    }
+  }
+  // where(isfinite(maximum), maximum, a number)
+  bool replaces_infinite(std::int32_t v, std::int32_t maximum) const {
+    const Value& finite = value(value(v).inputs[0]);
+    return finite.op == Op::isfinite && finite.inputs[0] == maximum && value(v).shape == value(maximum).shape &&
+           value(g_.base(value(v).inputs[2])).op == Op::constant;
+  }
+  // Is v a value of this shape, seen as often as dimensions of size 1 are longer in v?
+  bool is_repeated_along(std::int32_t v, const Shape& of) const {
+    const Value& x = value(v);
+    if (!x.is_view()) return x.shape == of;
+    if (x.shape.rank() != of.rank() || x.offset != 0) return false;
+    const Strides whole = contiguous_strides(of);
+    for (int d = 0; d < of.rank(); ++d) {
+      if (of[d] != 1 ? x.shape[d] != of[d] || x.strides[d] != whole[d] : x.shape[d] != 1 && x.strides[d] != 0)
+        return false;
+    }
+    return true;
+  }
+
   // How many times a value waits for the whole batch: a sum over rows is known when its round has ended, and so is
   // whatever is computed outside.
   void number_rounds() {
     depth_.assign(g_.values.size(), 0);
     for (std::int32_t v = 0; v < static_cast<std::int32_t>(g_.values.size()); ++v) {
-      for (std::int32_t u : value(v).inputs) {
-        const bool after = r_.role[u] == Role::summed || (by_row(u) && !inside(v));
+      for (std::int32_t u : r_.reads(g_, v)) {
+        const bool after = (r_.role[u] == Role::summed && !r_.shifts.contains(v)) || (by_row(u) && !inside(v));
         depth_[v] = std::max(depth_[v], depth_[u] + (after ? 1 : 0));
       }
       if (value(v).is_view()) depth_[v] = std::max(depth_[v], depth_[g_.base(v)]);
+    }
+  }
+
+  // What no wide value of a later round is made of, a loss, say, is made in the last round that can: where that makes
+  // the product for the gradient, a tile of an earlier one need not know all of it.
+  void delay_to_later_rounds() {
+    int last = 0;
+    for (std::int32_t v = 0; v < static_cast<std::int32_t>(g_.values.size()); ++v) {
+      if (inside(v)) last = std::max(last, depth_[v]);
+    }
+    const std::vector<int> early = depth_;
+    std::vector<int> reached(g_.values.size(), 0);  // the last round with a wide value that v leads to
+    for (auto v = static_cast<std::int32_t>(g_.values.size()) - 1; v >= 0; --v) {
+      if (!live_[v]) continue;
+      if (by_row(v) && r_.wide[v]) reached[v] = early[v];
+      int latest = inside(v) ? last : last + 1;
+      for (const Reader& reader : readers_[v]) {
+        reached[v] = std::max(reached[v], reached[reader.value]);
+        const bool after = r_.role[v] == Role::summed || (by_row(v) && !inside(reader.value));
+        latest = std::min(latest, depth_[reader.value] - (after ? 1 : 0));
+      }
+      if (r_.shifts.contains(v) || r_.is_shift(v)) continue;  // they are made together
+      if (reached[v] <= early[v]) depth_[v] = std::max(depth_[v], latest);
     }
   }
 
@@ -230,7 +304,7 @@ class Finder {
     for (auto v = static_cast<std::int32_t>(g_.values.size()) - 1; v >= 0; --v) {
       if (!in[v]) continue;
       members.push_back(v);
-      for (std::int32_t u : value(v).inputs) {
+      for (std::int32_t u : r_.reads(g_, v)) {
         if (by_row(u) && (r_.wide[u] || depth_[u] == round)) in[u] = 1;
       }
     }
@@ -300,7 +374,7 @@ class Finder {
     bool any = false;
     for (const StripRegion::Round& round : r_.rounds) {
       for (std::int32_t v : round.members) {
-        for (std::int32_t u : value(v).inputs) {
+        for (std::int32_t u : r_.reads(g_, v)) {
           if (!by_row(u) || std::binary_search(round.members.begin(), round.members.end(), u)) continue;
           any |= !leaves_[g_.base(u)];
           leaves_[g_.base(u)] = 1;
@@ -333,10 +407,6 @@ std::optional<StripRegion> find_region(const ValueGraph& graph, const StripModel
   return Finder(graph, model, through_products).run(seed, rows);
 }
 
-namespace {
-
-// Both directions have the same targets, and so one value with ones at their places. Each reader gets its own, which
-// then has the rows of that direction.
 ValueGraph with_places_per_reader(ValueGraph g, std::int32_t& seed) {
   std::vector<char> read(g.values.size(), 0);
   for (std::size_t v = 0, n = g.values.size(); v < n; ++v) {
@@ -355,8 +425,6 @@ ValueGraph with_places_per_reader(ValueGraph g, std::int32_t& seed) {
   g.roots.pop_back();
   return g;
 }
-
-}  // namespace
 
 std::optional<Apart> with_directions_apart(const ValueGraph& graph, const StripModel& model, std::int32_t seed,
                                            RowDims rows) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -15,6 +16,18 @@ struct StripRegion {
   std::vector<RowDims> rows;    // of those by row
   std::vector<char> wide;       // large values, and views of such: never in memory as a whole if all goes well
   std::int64_t widest_row = 0;  // bytes
+
+  // Sums of exponentials over the rows that are shifted by the rows' own maximum, Σ exp(x − m), m = max x. Each strip
+  // takes its own maximum, m_k, and both are known after one round, as in an online softmax:
+  //   Σ exp(x − m) = Σ_k exp(m_k − m)·Σ exp(x_k − m_k)
+  struct Shift {
+    std::int32_t maximum = -1;
+    std::int32_t value = -1;  // that is subtracted: the maximum, or another number where that is infinite
+  };
+  std::map<std::int32_t, Shift> shifts;  // by the sum
+  bool is_shift(std::int32_t maximum) const;
+  // What a strip reads to make v, a member.
+  std::vector<std::int32_t> reads(const ValueGraph& graph, std::int32_t v) const;
 
   // A loop over all strips. A value that needs a number of the whole batch belongs to a later round than what that
   // number was made of, and wide values of earlier rounds are made again there.
@@ -34,6 +47,10 @@ struct StripRegion {
 // with other matrices belong to it with all that follows (a network of several layers); otherwise it ends with them.
 std::optional<StripRegion> find_region(const ValueGraph& graph, const StripModel& model, std::int32_t seed,
                                        RowDims rows, bool through_products);
+
+// Both directions have the same targets, and so one value with ones at their places. Each reader gets its own, which
+// then has the rows of that direction. `seed` moves with the values.
+ValueGraph with_places_per_reader(ValueGraph graph, std::int32_t& seed);
 
 // A graph in which numbers across the rows that the region around `seed` waits for (sums over the columns' own
 // direction, as the loss of pairs in both directions has them) are made of a second product, to be computed in strips

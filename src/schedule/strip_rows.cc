@@ -53,6 +53,12 @@ std::optional<RowDims> permuted(const Value& v, RowDims rows) {
   return RowDims{first, first + rows.last - rows.first};
 }
 
+// Are the rows the dimension along which v works?
+bool runs_across(const Value& v, RowDims rows) {
+  const auto axis = static_cast<int>(v.attrs.i[0]);
+  return rows == RowDims{axis, axis + 1};
+}
+
 RowDims shifted(RowDims rows, int by) { return {rows.first + by, rows.last + by}; }
 
 RowsOfResult as_rows(std::optional<RowDims> rows) { return rows ? RowsOfResult{Kind::rows, *rows} : RowsOfResult{}; }
@@ -98,7 +104,9 @@ RowsOfResult rows_of_result(const ValueGraph& g, std::int32_t v, std::size_t k, 
       return rows.has(static_cast<int>(x.attrs.i[0])) ? RowsOfResult{} : RowsOfResult{Kind::rows, rows};
     case Op::matmul:
       return x.inputs.size() == 2 ? product_rows(x, k, rows) : RowsOfResult{};
-    case Op::pick:
+    case Op::pick:  // across the rows: the strip that has the number gives it, others 0
+      if (k == 0 && runs_across(x, rows) && is_floating(x.dtype)) return {Kind::summed};
+      [[fallthrough]];
     case Op::place:
       return rows.has(static_cast<int>(x.attrs.i[0])) ? RowsOfResult{} : RowsOfResult{Kind::rows, rows};
     default:
@@ -117,10 +125,7 @@ RowsOfResult rows_of_result(const ValueGraph& g, std::int32_t v, std::size_t k, 
   return reduced == sized ? RowsOfResult{Kind::summed} : RowsOfResult{};
 }
 
-bool places_across(const Value& v, RowDims rows) {
-  const auto axis = static_cast<int>(v.attrs.i[0]);
-  return v.op == Op::place && rows == RowDims{axis, axis + 1};
-}
+bool places_across(const Value& v, RowDims rows) { return v.op == Op::place && runs_across(v, rows); }
 
 std::optional<std::vector<RowDims>> rows_of_inputs(const ValueGraph& g, std::int32_t v, RowDims rows) {
   const Value& x = g.values[v];
@@ -173,6 +178,7 @@ std::optional<std::vector<RowDims>> rows_of_summed_inputs(const ValueGraph& g, s
                                                           RowDims rows) {
   const Value& x = g.values[v];
   if (rows_of_result(g, v, k, rows).kind != Kind::summed) return std::nullopt;
+  if (x.op == Op::pick) return std::vector<RowDims>{rows, {}};
   if (x.op != Op::matmul) return std::vector<RowDims>{rows};
   const int rank = x.shape.rank();
   return std::vector<RowDims>{{rank - 1, rank}, {rank - 2, rank - 1}};

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "ebb/memory.h"
 #include "strips/compare.h"
 
@@ -97,6 +100,109 @@ TEST(Tiles, FormulasThatAreNotCut) {
   const FunctionOfMany plain = [&](Inputs t) { return sum(softplus(product(t))); };
   EXPECT_EQ(tiled(plain, inputs), 1);
   EXPECT_EQ(tiled(plain, {random_rows(DType::f32, 80), random_rows(DType::f32, 80)}), 0);
+}
+
+// As kTiles, but short products are made again.
+constexpr StripModel kTilesAgain{.large = 256 << 10,
+                                 .large_enough_to_repeat = std::int64_t{1} << 40,
+                                 .depth_per_byte = 16,
+                                 .strip_bytes = 128 << 10,
+                                 .least_rows = 32,
+                                 .tile_bytes = 32 << 10};
+
+// Rows and columns that are normalised: maxima and sums of tiles first, then everything else.
+TEST(Tiles, NormalisedRowsAndColumnsTakeFourProducts) {
+  const Tensor diagonal = arange(kPairs).eval(), any = randint(0, kPairs, {kPairs}).eval();
+  const std::vector<Tensor> inputs{random_rows(), random_rows()};
+  const auto product = [](Inputs t) { return 8 * matmul(t[0], transpose(t[1], 0, 1)); };
+  const auto expect = [&](const char* name, const FunctionOfMany& f, int loops_expected, int tiled_expected) {
+    expect_same(name, f, inputs, loops_expected, 4, kTilesAgain);
+    const UseStripModel tiles(kTilesAgain);
+    const Plan plan = planned(results(f, inputs));
+    EXPECT_EQ(tiled_loops(plan), tiled_expected) << name << '\n' << print(plan);
+  };
+  expect(
+      "info_nce", [](Inputs t) { return info_nce(t[0], t[1]); }, 1, 1);
+  expect(
+      "cross_entropy", [&](Inputs t) { return cross_entropy(product(t), any); }, 1, 1);
+  expect(
+      "log_softmax", [&](Inputs t) { return mean(log_softmax(product(t), 1) * 0.5); }, 1, 1);
+  expect(
+      "both ways, the same targets",
+      [&](Inputs t) {
+        const Tensor z = product(t);
+        return cross_entropy(z, diagonal) + cross_entropy(transpose(z, 0, 1), diagonal);
+      },
+      2, 2);
+  expect(
+      "both ways",
+      [&](Inputs t) {
+        const Tensor z = product(t);
+        return cross_entropy(z, diagonal) + cross_entropy(transpose(z, 0, 1), any);
+      },
+      2, 2);
+}
+
+TEST(Tiles, RowsAndColumnsOfHalves) {
+  const Tensor diagonal = arange(kPairs).eval();
+  const std::vector<Tensor> inputs{random_rows(DType::bf16), random_rows(DType::bf16)};
+  const FunctionOfMany f = [&](Inputs t) {
+    const Tensor z = cast(matmul(t[0], transpose(t[1], 0, 1)), DType::f32) * 8;
+    return cross_entropy(z, diagonal) + cross_entropy(transpose(z, 0, 1), diagonal);
+  };
+  expect_same("halves", f, inputs, 2, 4, kTilesAgain, 1.6e-2);
+  const UseStripModel tiles(kTilesAgain);
+  EXPECT_EQ(tiled_loops(planned(results(f, inputs))), 2) << print(planned(results(f, inputs)));
+}
+
+// Tiles of -inf alone, a row of them, and an infinite number: what they give without strips.
+TEST(Tiles, InfiniteNumbers) {
+  const Tensor x = random_rows(), y = random_rows();
+  const Tensor row = unsqueeze(arange(kPairs), 1), column = unsqueeze(arange(kPairs), 0);
+  const auto masked = [&] {
+    const Tensor z = matmul(x, transpose(y, 0, 1)) - 900;
+    Tensor m = where(column < 300, -std::numeric_limits<double>::infinity(), z);
+    m = where(row == 70, -std::numeric_limits<double>::infinity(), m);
+    return where(row == 71, where(column == 310, std::numeric_limits<double>::infinity(), m), m);
+  };
+  const auto all = [&] {
+    return std::vector<Tensor>{logsumexp(masked(), {1}), logsumexp(masked(), {0}),
+                               sum(log_softmax(where(column < 300, masked(), 1.0), 1), 1)};
+  };
+  const std::vector<Tensor> plain = all();
+  eval(plain);
+  const UseStripModel tiles(kTilesAgain);
+  const std::vector<Tensor> tiled = all();
+  EXPECT_GT(tiled_loops(planned(tiled)), 0) << print(planned(tiled));
+  eval(tiled);
+  for (std::size_t k = 0; k < plain.size(); ++k) {
+    const std::vector<float> a = plain[k].to_vector<float>(), b = tiled[k].to_vector<float>();
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      if (std::isfinite(a[i])) {
+        ASSERT_NEAR(a[i], b[i], 2e-5 * std::abs(a[i])) << k << ", " << i;
+      } else {
+        ASSERT_TRUE(std::isnan(a[i]) ? std::isnan(b[i]) : a[i] == b[i])
+            << k << ", " << i << ": " << a[i] << ", " << b[i];
+      }
+    }
+  }
+}
+
+TEST(Tiles, ErrorsNameTheRowOfATarget) {
+  const UseStripModel tiles(kTilesAgain);
+  std::vector<std::int64_t> classes(kPairs, 3);
+  classes[171] = kPairs + 3;
+  const Tensor target = from_data(classes, {kPairs}), x = random_rows(), y = random_rows();
+  const FunctionOfMany f = [&](Inputs t) { return cross_entropy(matmul(t[0], transpose(t[1], 0, 1)), target); };
+  const std::vector<Tensor> all = results(f, {x, y});
+  EXPECT_EQ(tiled_loops(planned(all)), 1);
+  try {
+    eval(all);
+    all[0].item();
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "cross_entropy: target must be in [0, 520), but the element at [171] is 523");
+  }
 }
 
 TEST(Tiles, CompiledFunctionsHaveTheSameBits) {
