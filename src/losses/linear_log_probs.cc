@@ -38,6 +38,14 @@ struct Columns {
 // plan sees what it is (cuda/plan/softmax.cc).
 Tensor times_exponential(const Tensor& t, const Tensor& d, const Tensor& p) { return where(isfinite(d), t, p) * p; }
 
+// The first class whose logit is the largest of the row, or not a number, as a formula: what computes the exponentials
+// of a row finds it on the way.
+Tensor first_largest(const Tensor& z) {
+  const std::int64_t classes = z.size(1);
+  const Tensor found = logical_or(z == max(z, 1, true), isnan(z));
+  return min(where(found, arange(0, classes, 1, DType::i32), classes), 1, true);
+}
+
 // The statistics of rows of logits z [n, V].
 //   m = max z,  d = z − m,  s = Σ e^d:   log p = d − log s,   −Σ p·log p = log s − Σ e^d·d / s,   log Σ e^z = m + log
 //   s, log Σ p² = log Σ e^2d − 2·log s
@@ -48,7 +56,7 @@ Tensor columns_of(const Tensor& z, const Tensor& target, const TokenStatisticsOp
   if (o.entropy) columns.push_back(log_s - sum(times_exponential(d, d, e.terms), 1, true) / e.total);
   if (o.log_sum_sq_probs) columns.push_back(log(sum(exp(2 * d), 1, true)) - 2 * log_s);
   if (o.mean_logits) columns.push_back(mean(z, 1, true));
-  if (o.argmax) columns.push_back(cast(argmax(z, 1, true), z.dtype()));
+  if (o.argmax) columns.push_back(cast(first_largest(z), z.dtype()));
   return cat(columns, 1);
 }
 

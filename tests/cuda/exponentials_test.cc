@@ -8,9 +8,12 @@
 #include <cmath>
 #include <functional>
 
+#include "cuda/compile_for_gpu.h"
 #include "cuda/plan/kernel_plan.h"
+#include "cuda/print/sweep_text.h"
 #include "ebb/ebb.h"
 #include "emulated_device.h"
+#include "emulated_kernels.h"
 #include "sweep_cases.h"
 
 namespace ebb::testing {
@@ -50,6 +53,7 @@ Rows rows_of(std::int64_t columns) {
   add("-inf alone", [](std::int64_t, double) { return -kInf; });
   add("+inf at the end", [&](std::int64_t i, double x) { return i == last ? kInf : x; });
   add("+inf beside -inf", [&](std::int64_t i, double) { return i == 0 ? kInf : -kInf; });
+  add("the largest twice", [&](std::int64_t i, double x) { return i == 3000 || i == last ? 100.0 : x; });
   add("NaN at the end", [&](std::int64_t i, double x) { return i == last ? std::nan("") : x; });
   return all;
 }
@@ -137,6 +141,20 @@ Tensor entropy_of(const Tensor& z) {
   return squeeze(log(s) - sum(where(isfinite(d), d, e) * e, 1, true) / s, 1);
 }
 
+// The first class whose logit is the largest or not a number, as the columns of linear_token_statistics have it.
+Tensor place_of_largest(const Tensor& z) {
+  const Tensor found = logical_or(z == max(z, 1, true), isnan(z));
+  return min(where(found, arange(0, z.size(1), 1, DType::i32), z.size(1)), 1);
+}
+std::int64_t first_largest(const double* x, std::int64_t columns) {
+  std::int64_t at = 0;
+  for (std::int64_t i = 0; i < columns; ++i) {
+    if (std::isnan(x[i])) return i;
+    if (x[i] > x[at]) at = i;
+  }
+  return at;
+}
+
 // No pass follows: the next row is on its way while one is computed. More rows than blocks of the emulated device.
 TEST_F(Exponentials, OfRowsThatAreReadOnce) {
   for (const std::int64_t columns : {40'003, 61'440, 151'936}) {
@@ -147,6 +165,10 @@ TEST_F(Exponentials, OfRowsThatAreReadOnce) {
     const Tensor entropies = entropy_of(x), sums = logsumexp(x, 1);
     EXPECT_TRUE(in_one_pass(entropies));
     EXPECT_TRUE(in_one_pass(sums));
+    // The place of the largest number is found on the way.
+    const Tensor together = cat({unsqueeze(entropy_of(x), 1), cast(unsqueeze(place_of_largest(x), 1), DType::f32)}, 1);
+    EXPECT_TRUE(in_one_pass(together));
+    const std::vector<double> both = together.to_vector<double>();
     const std::vector<double> entropy = entropies.to_vector<double>(), sum = sums.to_vector<double>();
     for (std::int64_t r = 0; r < count; ++r) {
       const double* const row = numbers.data() + r * columns;
@@ -155,7 +177,9 @@ TEST_F(Exponentials, OfRowsThatAreReadOnce) {
       double h = 0;
       for (const double p : want.probabilities) h -= p == 0 ? 0 : p * std::log(p);
       const auto at = static_cast<std::size_t>(r);
+      EXPECT_EQ(both[2 * at + 1], static_cast<double>(first_largest(row, columns))) << who;
       if (std::isfinite(want.log_sum)) {
+        EXPECT_EQ(both[2 * at], entropy[at]) << who;
         EXPECT_TRUE(is_near(sum[at], want.log_sum, 1e-6, 1e-5)) << who << ": " << sum[at] << ", " << want.log_sum;
         EXPECT_TRUE(is_near(entropy[at], h, 1e-5, 1e-5)) << who << ": " << entropy[at] << ", " << h;
       } else {
@@ -164,6 +188,17 @@ TEST_F(Exponentials, OfRowsThatAreReadOnce) {
       }
     }
   }
+}
+
+TEST_F(Exponentials, WithThePlaceOfTheLargestCompileForGpus) {
+  EBB_SKIP_WITHOUT_NVRTC();
+  const Tensor x = randn({3, 151'936}).eval();
+  const auto c = make_case("", {entropy_of(x), place_of_largest(x)});
+  EmulatedKernels kernels;
+  for (const PlanStep& step : c->plan.steps) {
+    if (step.program) kernels.add(cuda::print_sweep(*step.program));
+  }
+  for (const char* gpu : kArchitectures) EXPECT_EQ(compile_error(joined(kernels.sources()), gpu), "");
 }
 
 TEST_F(Exponentials, AreOnePassWhereItsNumbersAreTheSame) {

@@ -60,7 +60,8 @@ TEST_P(HeadsOnGpu, LinearCrossEntropyInPartsOfChunks) {
   model.logit_gradient_bytes = 24 * 100;  // of a head without rows, 24 rows
   model.part_bytes = 8 * 4 * 32;
   gpu.set_model(model);
-  for (const auto& [rows, width, classes] : {std::array<std::int64_t, 3>{69, 7, 27}, {70, 12, 32}, {64, 8, 25}}) {
+  for (const auto& [rows, width, classes] :
+       {std::array<std::int64_t, 3>{69, 7, 27}, {70, 12, 32}, {64, 8, 25}, {70, 42, 27}}) {
     const std::string size = fmt::format(" of {} x {} x {}", rows, width, classes);
     const Tensor x = real({rows, width}), head = real({classes, width}), bias = real({classes});
     const Tensor target = where(remainder(arange(rows), 5) == 3, -100, remainder(arange(rows) * 7, classes)).eval();
@@ -81,6 +82,34 @@ TEST_P(HeadsOnGpu, LinearCrossEntropyInPartsOfChunks) {
     }
   }
   gpu.set_model(before);
+}
+
+// Where the head's gradient is summed in f32, logits are in the memory that the gradient is given at the end: larger
+// parts of them take no more.
+TEST(HeadsOnGpuInMemory, LogitsTakeThatOfTheGradient) {
+  use_emulated_device_without_gpu();
+  constexpr Device gpu_device{Device::Kind::cuda, 0};
+  cuda::Gpu& gpu = cuda::gpu(0);
+  const cuda::GpuModel before = gpu.model();
+  const std::int64_t rows = 512, width = 512, classes = 256;
+  const Tensor x = variable(cast(randn({rows, width}), DType::bf16).to(gpu_device).eval());
+  const Tensor head = variable(cast(randn({classes, width}), DType::bf16).to(gpu_device).eval());
+  const Tensor target = remainder(arange(rows) * 7, classes).to(gpu_device).eval();
+  const auto peak_of = [&](std::int64_t part_rows) {
+    cuda::GpuModel model = before;
+    model.head_rows = 8;
+    model.logit_gradient_bytes = 128 * (2 * classes + 4 * width);
+    model.part_bytes = part_rows * 4 * classes;
+    gpu.set_model(model);
+    reset_peak_memory(gpu_device);
+    const std::size_t held = memory_stats(gpu_device).live;
+    const Gradients g = backward(linear_cross_entropy(x, head, target));
+    eval({g[x], g[head]});
+    return memory_stats(gpu_device).peak - held;
+  };
+  const std::size_t small = peak_of(16), large = peak_of(64);
+  gpu.set_model(before);
+  EXPECT_LT(large, small + 48 * 4 * classes / 2);
 }
 
 // Formulas of logits in chunks, with a number of classes that a GPU pads.

@@ -271,6 +271,19 @@ TEST(LinearLogProbs, TakeLogitsThatAreInfinite) {
     for (const double v : each.to_vector()) EXPECT_TRUE(std::isfinite(v));
 }
 
+// As argmax has it: of equal logits the first, and what is not a number before all others.
+TEST(LinearLogProbs, ArgmaxIsTheFirstOfTheLargest) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<std::vector<double>> logits{
+      {0, 3, 3, 1}, {-inf, -inf, -inf, -inf}, {inf, nan, nan, 1}, {1, 0, inf, inf}};
+  for (const std::vector<double>& row : logits) {
+    const Tensor z = from_data(row, Shape{4, 1});
+    const TokenStatistics s =
+        linear_token_statistics(ones({1, 1}, DType::f64), z, zeros({1}, DType::i64), everything());
+    EXPECT_EQ(s.argmax.to_vector<std::int64_t>(), argmax(z, 0).to_vector<std::int64_t>());
+  }
+}
+
 TEST(LinearLogProbs, OfNoRowsAreEmpty) {
   const TokenStatistics s =
       linear_token_statistics(zeros({0, 3}), values({4, 3}, 2), zeros({0}, DType::i64), everything());

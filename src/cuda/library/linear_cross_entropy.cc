@@ -81,7 +81,18 @@ class LinearCrossEntropy {
     step_ = plan.step, width_ = plan.width, chunk_ = plan.chunk, part_ = plan.part;
     if (is_padded()) pad_head();
     const bool in_place = usual_ && part_ == chunk_;
-    logits_ = rows_of_classes(stored, part_, keep_[0]);
+    const std::int64_t chunks = units_ ? chunks_of_units() : (rows_ + chunk_ - 1) / chunk_;
+    // Sums over chunks are rounded once, unless they may be rounded after each.
+    const bool in_f32 = dtype_ == DType::f16 || (is_half(dtype_) && chunks > 1 && !o_.round_sums);
+    // Where these sums have memory of their own, that of the head's gradient is free until the end.
+    const std::size_t logit_bytes = static_cast<std::size_t>(room_of(part_) * step_) * size_of(stored);
+    const bool is_free = o_.head_gradient && (in_f32 || is_padded()) && dhead_.shape.numel() > 0;
+    if (is_free && logit_bytes <= static_cast<std::size_t>(dhead_.shape.numel()) * size_of(dhead_.dtype)) {
+      logits_ = {dhead_.data, stored, Shape{room_of(part_), head_.shape[0]}, {}};
+      logits_.strides = contiguous_strides(Shape{room_of(part_), step_});
+    } else {
+      logits_ = rows_of_classes(stored, part_, keep_[0]);
+    }
     // f16 has too few exponents for gradients of logits: those products are made in f32.
     wide_ = dtype_ == DType::f16;
     scaled_ = can_be_scaled();
@@ -101,10 +112,7 @@ class LinearCrossEntropy {
       dx_block_ = workspace(gpu_, dtype_, Shape{chunk_, width_}, keep_[4], kName);
     }
     if (o_.bias_gradient) bias_totals_ = workspace(gpu_, DType::f64, Shape{classes_}, keep_[5], kName);
-    const std::int64_t chunks = units_ ? chunks_of_units() : (rows_ + chunk_ - 1) / chunk_;
     if (o_.head_gradient) {
-      // Sums over chunks are rounded once, unless they may be rounded after each.
-      const bool in_f32 = wide_ || (is_half(dtype_) && chunks > 1 && !o_.round_sums);
       sums_ = in_f32 || is_padded()
                   ? workspace(gpu_, in_f32 ? DType::f32 : dtype_, Shape{head_.shape[0], width_}, keep_[6], kName)
                   : dhead_;

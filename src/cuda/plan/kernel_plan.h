@@ -86,10 +86,10 @@ struct SharedLogarithm {
 };
 
 // A row's largest number, what is subtracted from its numbers in its place, the sum of their exponentials, and maybe
-// (not -1) the sum of the differences themselves, as label smoothing has it, and that of their products with their
-// exponentials, as an entropy has it.
+// (not -1) the sum of the differences themselves, as label smoothing has it, that of their products with their
+// exponentials, as an entropy has it, and the place of the largest number.
 struct SoftmaxSum {
-  std::int32_t most = -1, shift = -1, sum = -1, differences = -1, products = -1;
+  std::int32_t most = -1, shift = -1, sum = -1, differences = -1, products = -1, place = -1;
 
   bool operator==(const SoftmaxSum&) const = default;
 };

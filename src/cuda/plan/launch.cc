@@ -15,8 +15,10 @@ std::int64_t part_reductions(const KernelPlan& plan) {
   std::size_t most = 0;
   if (plan.row_in_warp() || plan.parts_room == 0) return 0;
   for (std::size_t k = 0; k < plan.passes.size(); ++k) {
-    const bool with_next = !plan.passes[k].softmax.empty();
-    most = std::max(most, plan.passes[k].reductions.size() + (with_next ? plan.passes[k + 1].reductions.size() : 0));
+    std::size_t count = plan.passes[k].reductions.size();
+    for (const SoftmaxSum& e : plan.passes[k].softmax) count += e.place >= 0;
+    if (!plan.passes[k].softmax.empty()) count += plan.passes[k + 1].reductions.size();
+    most = std::max(most, count);
   }
   return static_cast<std::int64_t>(most);
 }

@@ -4,6 +4,10 @@
 // segments are scaled to it. That is for a row that has a multiprocessor to itself, where nobody else computes while
 // its warps wait for each other: cross-entropy of 128,256 classes takes 580 µs on an H200 instead of 628. Where rows
 // share one it gains nothing.
+//
+// The place of the largest number is then looked for in its own segment, which is known: that is no pass over the row.
+#include <algorithm>
+
 #include "cuda/plan/passes.h"
 
 namespace ebb::cuda {
@@ -34,6 +38,37 @@ bool is_product(const Program& p, std::int32_t v, std::int32_t difference, std::
   return mask.kind == Kind::compute && mask.op == Op::isfinite && mask.arg[0] == difference;
 }
 
+// Whether v is computed from memory and numbers alone, without reductions.
+bool is_of_memory(const Program& p, std::int32_t v) {
+  const Instr& i = instr(p, v);
+  if (i.kind == Kind::load || i.level == Level::scalar) return true;
+  return (i.kind == Kind::compute || i.kind == Kind::convert || i.kind == Kind::round) &&
+         std::all_of(i.arg.begin(), i.arg.end(), [&](std::int32_t a) { return a < 0 || is_of_memory(p, a); });
+}
+
+// Whether v is the smallest or largest of where(x = most, numbers that do not depend on it, a number of all rows); x
+// that is not a number may count as well.
+bool is_place(const Program& p, std::int32_t v, std::int32_t x, std::int32_t most) {
+  const Instr& best = instr(p, v);
+  if (best.kind != Kind::reduce || (best.op != Op::min && best.op != Op::max)) return false;
+  const Instr& choice = instr(p, best.arg[0]);
+  if (choice.kind != Kind::compute || choice.op != Op::where || !is_of_memory(p, choice.arg[1]) ||
+      instr(p, choice.arg[2]).level != Level::scalar)
+    return false;
+  const auto is_compute = [&](std::int32_t u, Op op) {
+    return instr(p, u).kind == Kind::compute && instr(p, u).op == op;
+  };
+  const auto is_largest = [&](std::int32_t u) {
+    const auto& [a, b, _] = instr(p, u).arg;
+    return is_compute(u, Op::eq) && ((a == x && b == most) || (a == most && b == x));
+  };
+  const auto is_nan = [&](std::int32_t u) { return is_compute(u, Op::isnan) && instr(p, u).arg[0] == x; };
+  const std::int32_t mask = choice.arg[0];
+  if (!is_compute(mask, Op::logical_or)) return is_largest(mask);
+  const auto& [a, b, _] = instr(p, mask).arg;
+  return (is_largest(a) && is_nan(b)) || (is_nan(a) && is_largest(b));
+}
+
 // Those of two passes, if they make nothing else.
 std::vector<SoftmaxSum> sums_of(const Program& p, const PassPlan& first, const PassPlan& second) {
   for (const PassPlan* pass : {&first, &second}) {
@@ -46,7 +81,7 @@ std::vector<SoftmaxSum> sums_of(const Program& p, const PassPlan& first, const P
   };
   std::vector<SoftmaxSum> all;
   for (const std::int32_t sum : second.reductions) {
-    if (!is(sum, Kind::reduce, Op::sum)) return {};
+    if (!is(sum, Kind::reduce, Op::sum)) continue;
     const std::int32_t power = instr(p, sum).arg[0];
     if (!is(power, Kind::compute, Op::exp)) continue;
     const std::int32_t difference = instr(p, power).arg[0];
@@ -61,8 +96,10 @@ std::vector<SoftmaxSum> sums_of(const Program& p, const PassPlan& first, const P
   for (const std::int32_t sum : second.reductions) {
     for (SoftmaxSum& e : all) {
       const std::int32_t power = instr(p, e.sum).arg[0], difference = instr(p, power).arg[0], of = instr(p, sum).arg[0];
-      std::int32_t& found = of == difference ? e.differences : e.products;
-      if (of != difference && !is_product(p, of, difference, power)) continue;
+      const bool place = e.shift != e.most && is_place(p, sum, instr(p, difference).arg[0], e.most);
+      std::int32_t& found = place ? e.place : of == difference ? e.differences : e.products;
+      if (!place && (!is(sum, Kind::reduce, Op::sum) || (of != difference && !is_product(p, of, difference, power))))
+        continue;
       made += found < 0;
       found = sum;
     }
@@ -71,13 +108,25 @@ std::vector<SoftmaxSum> sums_of(const Program& p, const PassPlan& first, const P
   return each_once ? all : std::vector<SoftmaxSum>();
 }
 
+// The pass without a reduction that is made otherwise.
+void leave_out(const Program& p, const KernelPlan& plan, PassPlan& pass, std::int32_t reduction) {
+  const auto found = std::find(pass.reductions.begin(), pass.reductions.end(), reduction);
+  if (found == pass.reductions.end()) return;
+  pass.half_maxima.erase(pass.half_maxima.begin() + (found - pass.reductions.begin()));
+  pass.reductions.erase(found);
+  pass.needed.assign(p.instrs.size(), 0);
+  for (const std::int32_t v : roots_of(p, pass)) need(p, plan, v, pass.needed);
+}
+
 }  // namespace
 
 void choose_softmax(const Program& p, const GpuModel&, KernelPlan& plan) {
   const bool alone = !plan.row_in_warp() && !plan.long_row && plan.launch.min_blocks == 1;
   for (int stage = 0; alone && stage < plan.last_pass; ++stage) {
     PassPlan& pass = plan.passes[static_cast<std::size_t>(stage)];
-    pass.softmax = sums_of(p, pass, plan.passes[static_cast<std::size_t>(stage) + 1]);
+    PassPlan& next = plan.passes[static_cast<std::size_t>(stage) + 1];
+    pass.softmax = sums_of(p, pass, next);
+    for (const SoftmaxSum& e : pass.softmax) leave_out(p, plan, next, e.place);
     if (!pass.softmax.empty()) ++stage;
   }
 }

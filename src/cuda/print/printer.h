@@ -115,6 +115,7 @@ class Printer {
   std::string chunk_end() const;
   std::string softmax_pass(int stage) const;
   std::string shift_of(const SoftmaxSum& e, const std::string& most) const;
+  std::string place_of_largest(const SoftmaxSum& e, std::size_t most, std::size_t free) const;
   std::string row_body() const;
   std::string row_step() const;  // from turn to turn
   std::string row_end() const;   // the row after the last

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cuda/print/expression.h"
 #include "cuda/print/printer.h"
 
 namespace ebb::cuda {
@@ -15,11 +16,50 @@ std::string Printer::shift_of(const SoftmaxSum& e, const std::string& most) cons
   return define(e.most, most) + define({}, instr(e.shift).arg[0]) + define({}, e.shift);
 }
 
+// Looks for the place of the largest number in the segments that have it, which is one, but for ties. The block's
+// threads share the segment; the results of warps are parts once more, at [turn][free].
+std::string Printer::place_of_largest(const SoftmaxSum& e, std::size_t most, std::size_t free) const {
+  const std::int32_t v = e.place, choice = instr(v).arg[0];
+  const std::string best = reduction_text(instr(v).op), wide = wide_type(v);
+  const auto has_it = [&](const std::string& segment) {
+    return fmt::format("are_same(from_bits((f32)0, parts[turn][{}][{}]), most{})", most, segment, e.most);
+  };
+  std::string look = fmt::format("const i64 col = (i64)segment * {} + i;\nif (col >= a.columns) break;\n", kSegment);
+  look += coordinates(plan_.columns);
+  const std::vector<char> needed = needed_by(choice);
+  for (std::int32_t u = 0; u < n_; ++u) {
+    if (needed[at(u)]) look += define({}, u);
+  }
+  look += fmt::format("best{0} = {1}::of(best{0}, ({2}){3});\n", v, best, wide, element_of_reduction(v));
+  const std::string otherwise =
+      fmt::format("best{0} = {1}::of(best{0}, ({2}){3});\n", v, best, wide, name(instr(choice).arg[2]));
+  std::string segments = fmt::format("if (!{}) {{\n  {}  continue;\n}}\n", has_it("segment"), otherwise);
+  segments +=
+      fmt::format("for (int i = threadIdx.x; i < {}; i += 32 * lookers) {{\n", kSegment) + indented(look, "  ") + "}\n";
+  std::string text = fmt::format("{0} best{1} = {2}::nothing<{0}>();\n", wide, v, best);
+  std::string body = "const int lookers = warps < segments ? (int)warps : (int)segments;\n";
+  body += fmt::format(
+      "const i64 first = over_each<Least, i64>([&](int i) {{ return {} ? (i64)i : (i64)segments; }}, (int)segments);\n",
+      has_it("i"));
+  body += fmt::format(
+      "const i64 last = over_each<Most, i64>([&](int i) {{ return {} ? (i64)i : (i64)-1; }}, (int)segments);\n",
+      has_it("i"));
+  body += "if (first > 0 || last + 1 < segments) " + otherwise;
+  body +=
+      "for (i64 segment = first; warp < lookers && segment <= last; ++segment) {\n" + indented(segments, "  ") + "}\n";
+  body += fmt::format("best{0} = over_lanes<{1}>(best{0});\n", v, best);
+  body += fmt::format("if (lane == 0 && warp < lookers) parts[turn][{}][warp] = bits_of(best{});\n", free, v);
+  body += "__syncthreads();\n";
+  body += fmt::format("best{} = over_segments<{}, {}>(parts[turn][{}], lookers);\n", v, best, wide, free);
+  return text + "{\n" + indented(body, "  ") + "}\n" + define(v, narrowed(v, fmt::format("best{}", v)));
+}
+
 std::string Printer::softmax_pass(int stage) const {
   const PassPlan &first = plan_.passes[static_cast<std::size_t>(stage)],
                  &second = plan_.passes[static_cast<std::size_t>(stage) + 1];
   const std::vector<SoftmaxSum>& sums = first.softmax;
   std::string known, end;
+  std::size_t free = sums.size() + second.reductions.size();
   // Places among `parts`: of the largest, and behind those of the sums.
   const auto place_of_sum = [&](std::int32_t v) {
     return sums.size() + static_cast<std::size_t>(std::find(second.reductions.begin(), second.reductions.end(), v) -
@@ -80,6 +120,7 @@ std::string Printer::softmax_pass(int stage) const {
               indented(moved, "  ") + "}, (int)segments);\n";
       text += define(e.products, narrowed(e.products, fmt::format("all{}", e.products)));
     }
+    if (e.place >= 0) text += place_of_largest(e, r, free++);
     if (e.differences < 0) continue;
     std::string moved = part(e.differences) + of_segment;
     moved += fmt::format("const i64 left = a.columns - (i64)segment * {0};\n", kSegment);

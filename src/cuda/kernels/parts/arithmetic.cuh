@@ -39,6 +39,8 @@ EBB bool is_inf(f32 x) { return fabsf(x) == (f32)infinity(); }
 EBB bool is_inf(f64 x) { return fabs(x) == infinity(); }
 EBB bool is_finite(f32 x) { return fabsf(x) < (f32)infinity(); }
 EBB bool is_finite(f64 x) { return fabs(x) < infinity(); }
+// Equal, or both not a number.
+EBB bool are_same(f32 x, f32 y) { return x == y || (x != x && y != y); }
 
 // Quotients of indices: mostly both fit 32 bits, where division is several times cheaper.
 EBB i64 quotient(i64 a, i64 b) { return ((u64)a | (u64)b) >> 32 ? a / b : (i64)((u32)a / (u32)b); }
