@@ -5,10 +5,11 @@
 namespace ebb::cuda {
 
 constexpr int kSortPiece = 1024;                      // elements that a block sorts by merges
-constexpr int kRadixEach = 16;                        // elements of a thread, of those that a block sorts by digits
+constexpr int kRadixEach = 16;                        // elements of a thread, of those that a block sorts, at most
 constexpr int kRadixTile = kRadixEach * kThreads;     // of the block
 constexpr int kSelectEach = 8;                        // elements that a thread reads at a time
 constexpr int kSelectBatch = kSelectEach * kThreads;  // that its block reads
+constexpr int kSelectKept = 2048;                     // elements of a line that a block keeps in shared memory
 
 struct SortArgs {
   KernelView x, out;             // lines
@@ -38,7 +39,7 @@ struct RadixArgs {
   P* places[2];
   P* counts;     // [lines][256][tiles]: of elements with the digit, then of those in tiles before
   P* totals;     // [lines][256]
-  u32* varying;  // [2]: bits that are not the same in all keys of a line
+  u32* varying;  // [2]: bits that are not the same in all keys of a line; null: all below key_bits
 };
 EBB_ARGS(53, RadixArgs<u8, u8>);
 
