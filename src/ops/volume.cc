@@ -54,15 +54,15 @@ namespace {
 // Planes [N, C, D, kd, ...] where they land: plane k of position d at d·stride + k·dilation, of `size` planes.
 Tensor overlaid(const Tensor& taps, std::int64_t stride, std::int64_t dilation, std::int64_t size) {
   const std::int64_t n = taps.size(0), c = taps.size(1), depth = taps.size(2), h = taps.size(4), w = taps.size(5);
+  // Without dilation, as many planes of a position as its stride follow each other: only what is beyond is laid over.
+  const std::int64_t together = dilation == 1 ? stride : 1;
   Tensor total;
-  for (std::int64_t k = 0; k < taps.size(3); ++k) {
-    Tensor planes = select(taps, 3, k);  // [N, C, D, H, W]
-    if (stride > 1) {
-      planes = pad(unsqueeze(planes, 3), {0, 0, 0, 0, 0, stride - 1});
-      planes = narrow(reshape(planes, {n, c, depth * stride, h, w}), 2, 0, (depth - 1) * stride + 1);
-    }
-    const std::int64_t before = k * dilation;
-    planes = pad(planes, {0, 0, 0, 0, before, size - before - planes.size(2)});
+  for (std::int64_t k = 0; k < taps.size(3); k += together) {
+    Tensor planes = narrow(taps, 3, k, std::min(together, taps.size(3) - k));  // [N, C, D, up to stride, H, W]
+    planes = pad(planes, {0, 0, 0, 0, 0, stride - planes.size(3)});
+    const std::int64_t before = k * dilation, count = std::min(depth * stride, size - before);
+    planes = narrow(reshape(planes, {n, c, depth * stride, h, w}), 2, 0, count);
+    planes = pad(planes, {0, 0, 0, 0, before, size - before - count});
     total = total.defined() ? total + planes : planes;
   }
   return total;

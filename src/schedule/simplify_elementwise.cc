@@ -9,6 +9,12 @@ namespace ebb {
 
 std::int32_t Simplifier::add_elementwise(Value v, bool as_it_lies) {
   if (v.op == Op::cast && at(v.inputs[0]).dtype == v.dtype) return v.inputs[0];
+  if (v.op == Op::cast && is_floating(v.dtype)) {
+    const Value& x = at(v.inputs[0]);
+    if (v.shape.rank() == 0 && x.is_one) return literal(1, v.dtype);  // the cotangent of a loss of halves
+    const bool widened = x.op == Op::cast && !x.is_leaf && is_floating(x.dtype) && size_of(x.dtype) > size_of(v.dtype);
+    if (widened && at(x.inputs[0]).dtype == v.dtype) return x.inputs[0];
+  }
   if (v.op == Op::mul || v.op == Op::div) {  // multiplying and dividing by one change no bit
     const std::int32_t b = uniform_source(v.inputs[1]), a = uniform_source(v.inputs[0]);
     if (b >= 0 && at(b).is_one) return v.inputs[0];

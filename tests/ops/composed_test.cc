@@ -500,6 +500,31 @@ TEST(Volumes, TransposedConvolutionIsTheAdjoint) {
   EXPECT_THROW_MESSAGE(conv_transpose3d(x, w), "does not fit a weight of shape");
 }
 
+// Along the depth alone, plane k of position d lands at d·stride + k·dilation: each laid there by itself.
+TEST(Volumes, TransposedPlanesLandWhereTheyShould) {
+  const Tensor x = numbers({2, 1, 4, 2, 3});
+  for (std::int64_t taps : {1, 2, 3, 4, 5}) {
+    for (std::int64_t stride : {1, 2, 3}) {
+      for (std::int64_t dilation : {1, 2}) {
+        const Tensor w = numbers({1, 1, taps, 1, 1}, 1);
+        const std::int64_t extra = std::max(stride, dilation) - 1,
+                           size = 3 * stride + dilation * (taps - 1) + 1 + extra;
+        Tensor expected = zeros({2, 1, size, 2, 3}, x.dtype());
+        for (std::int64_t d = 0; d < 4; ++d) {
+          for (std::int64_t k = 0; k < taps; ++k) {
+            const std::int64_t at = d * stride + k * dilation;
+            expected = expected + pad(narrow(x, 2, d, 1) * narrow(w, 2, k, 1), {0, 0, 0, 0, at, size - at - 1});
+          }
+        }
+        const Tensor found = conv_transpose3d(
+            x, w, {}, {.stride = {stride, 1, 1}, .output_padding = {extra, 0, 0}, .dilation = {dilation, 1, 1}});
+        ASSERT_EQ(found.shape(), expected.shape());
+        EXPECT_TRUE(allclose(found, expected, {.rtol = 1e-12})) << taps << " " << stride << " " << dilation;
+      }
+    }
+  }
+}
+
 TEST(Volumes, SayWhereTheirLargestElementsAre) {
   const Tensor x = numbers({2, 3, 5, 4, 6});
   const Pool3dOptions o{.stride = SizeTriple{2, 1, 2}, .padding = {1, 0, 1}};

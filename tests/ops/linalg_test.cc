@@ -96,6 +96,34 @@ TEST(Linalg, FactorisationsSolveTheirEquations) {
   EXPECT_THROW_MESSAGE(cholesky(-a).eval(), "cholesky");
 }
 
+// Numbers between -1/2 and 1/2 without an order in them.
+Tensor scattered(const Shape& shape) {
+  const Tensor i = arange(shape.numel());
+  return reshape(cast(remainder(7919 * i + remainder(31 * i * i, 997), 10007), DType::f64) / 10007 - 0.5, shape);
+}
+
+// Matrices that are factored here and those that LAPACK factors, many of them, with zeros where pivots would be.
+TEST(Linalg, BatchesOfEverySmallSize) {
+  for (std::int64_t n = 1; n <= 10; ++n) {
+    SCOPED_TRACE(n);
+    const Tensor x = scattered({300, n, n}), b = scattered({300, n, 2});
+    const Tensor rows = reshape(arange(n), {n, 1}), columns = arange(n);
+    const Tensor a = where(rows == columns, 0.0, x) + 3 * cast(rows + columns == n - 1, DType::f64);
+    const CloseOptions close{1e-9, 1e-9};
+    EXPECT_TRUE(allclose(matmul(a, solve(a, b)), b, close));
+    EXPECT_TRUE(allclose(matmul(a, inv(a)), expand(eye(n, {}, DType::f64), {300, n, n}), close));
+    EXPECT_TRUE(allclose(det(transpose(a, -2, -1)), det(a), close));
+    const Tensor l = cholesky(positive(x));
+    EXPECT_TRUE(allclose(matmul(l, transpose(l, -2, -1)), positive(x), close));
+    EXPECT_TRUE(allclose(matmul(l, triangular_solve(l, b)), b, close));
+    EXPECT_TRUE(allclose(matmul(transpose(l, -2, -1), triangular_solve(l, b, {.transposed = true})), b, close));
+    const Tensor bad = where(reshape(arange(300) == 7, {300, 1, 1}), 0.0, a);
+    EXPECT_THROW_MESSAGE(solve(bad, b).eval(), "solve: matrix 7");
+    EXPECT_THROW_MESSAGE(cholesky(where(reshape(arange(300) == 7, {300, 1, 1}), -1.0, positive(x))).eval(),
+                         "cholesky: matrix 7");
+  }
+}
+
 TEST(Linalg, SmallDeterminants) {
   EXPECT_EQ(det(tensor({{1.0, 2.0}, {3.0, 4.0}})).item(), -2);
   EXPECT_EQ(det(tensor({{2.0, 0.0, 1.0}, {1.0, 3.0, 2.0}, {1.0, 1.0, 1.0}})).item(), 0);

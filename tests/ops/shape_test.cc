@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ebb/backward/shape.h"
 
+#include <algorithm>
+
 #include "expect_error.h"
 #include "ops/finite_differences.h"
 
@@ -22,6 +24,51 @@ TEST(Shape, ReshapeInfersOneSize) {
   EXPECT_EQ(squeeze(ramp({1, 3, 1})).shape(), Shape({3}));
   EXPECT_EQ(squeeze(ramp({1, 3, 1}), 0).shape(), Shape({3, 1}));
   EXPECT_EQ(unsqueeze(ramp({3}), -1).shape(), Shape({3, 1}));
+}
+
+// The ramp of `shape` with its axes in another order, from its definition: element i is Σ i_d · stride of axes[d].
+Tensor permuted_ramp(const Shape& shape, const std::vector<std::int64_t>& axes) {
+  const Strides strides = contiguous_strides(shape);
+  const int rank = shape.rank();
+  Tensor sum = zeros({}, DType::i64);
+  for (int d = 0; d < rank; ++d) {
+    Shape along(std::vector<std::int64_t>(static_cast<std::size_t>(rank), 1));
+    const auto axis = static_cast<int>(axes[static_cast<std::size_t>(d)]);
+    sum = sum + reshape(arange(shape[axis]) * strides[axis], along.with(d, shape[axis]));
+  }
+  return sum;
+}
+
+TEST(Shape, EveryOrderOfAxesIsCopied) {
+  const Shape shape{3, 70, 65, 2};
+  for (DType dtype : {DType::f64, DType::f32, DType::bf16, DType::i32, DType::u8}) {
+    std::vector<std::int64_t> axes{0, 1, 2, 3};
+    do {
+      const Tensor x = cast(remainder(ramp(shape), 251), dtype).eval();
+      const Tensor found = contiguous(permute(x, axes)), part = contiguous(permute(narrow(x, 2, 1, 64), axes));
+      const Tensor expected = cast(remainder(permuted_ramp(shape, axes), 251), dtype);
+      EXPECT_TRUE(all(found == expected).item<bool>()) << name(dtype) << axes[0] << axes[1] << axes[2] << axes[3];
+      const auto where = std::find(axes.begin(), axes.end(), 2) - axes.begin();
+      EXPECT_TRUE(all(part == narrow(expected, where, 1, 64)).item<bool>());
+    } while (std::next_permutation(axes.begin(), axes.end()));
+  }
+}
+
+TEST(Shape, RowsOfFewElementsAreJoinedAndPadded) {
+  for (DType dtype : {DType::f64, DType::f32, DType::f16, DType::i64, DType::u8, DType::bool_}) {
+    for (std::int64_t width = 1; width <= 10; ++width) {
+      SCOPED_TRACE(width);
+      const Tensor x = cast(remainder(ramp({600, width}), 127) == 3, dtype).eval();
+      const Tensor y = cast(remainder(ramp({600, 2 * width}), 63) == 5, dtype).eval();
+      const Tensor odd = slice(y, 1, 0, 2 * width, 2);  // every second column
+      const Tensor padded = pad(x, {1, 2}), joined = cat({x, odd, x}, 1);
+      EXPECT_TRUE(all(narrow(padded, 1, 1, width) == x).item<bool>());
+      EXPECT_EQ(sum(cast(padded, DType::i64)).item<std::int64_t>(), sum(cast(x, DType::i64)).item<std::int64_t>());
+      EXPECT_TRUE(all(narrow(joined, 1, 0, width) == x).item<bool>());
+      EXPECT_TRUE(all(narrow(joined, 1, width, width) == odd).item<bool>());
+      EXPECT_TRUE(all(narrow(joined, 1, 2 * width, width) == x).item<bool>());
+    }
+  }
 }
 
 // A total of no elements is still one number: it is computed although the dimensions that were dropped have none.

@@ -41,6 +41,14 @@ TEST(Simplify, WorkThatChangesNothingVanishes) {
     EXPECT_EQ(count(g, Op::mul) + count(g, Op::div) + count(g, Op::sum) + count(g, Op::max), 0u);
   }
   EXPECT_EQ(count(simplified({1 / x}), Op::div), 1u);
+  // One is one in every dtype: the cotangent of a loss of halves.
+  const Tensor half = cast(x, DType::bf16), one = cast(cast(ones({}, DType::bf16), DType::f32), DType::bf16);
+  EXPECT_EQ(count(simplified({one * half}), Op::mul), 0u);
+  // What was widened is what it was; what was rounded is not.
+  EXPECT_EQ(count(simplified({cast(cast(half, DType::f32), DType::bf16)}), Op::cast), 1u);
+  EXPECT_EQ(count(simplified({cast(cast(half, DType::f64), DType::bf16)}), Op::cast), 1u);
+  EXPECT_EQ(count(simplified({cast(half, x.dtype())}), Op::cast), 2u);
+  EXPECT_EQ(count(simplified({cast(cast(half, DType::f16), DType::bf16)}), Op::cast), 3u);
 }
 
 TEST(Simplify, PartsThatAreJoinedAgainAreNotCopied) {

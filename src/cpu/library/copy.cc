@@ -81,6 +81,24 @@ void copy_row(T* dst, std::int64_t dst_step, const T* src, std::int64_t src_step
   }
 }
 
+// Rows of N elements: how many they are is known to the compiler, and a row costs no call.
+template <class T, int N>
+void copy_short_rows(T* dst, std::int64_t dst_row, std::int64_t dst_step, const T* src, std::int64_t src_row,
+                     std::int64_t src_step, std::int64_t rows) {
+  if (dst_step == 1 && src_step == 1) {
+    for (std::int64_t r = 0; r < rows; ++r) std::memcpy(dst + r * dst_row, src + r * src_row, N * sizeof(T));
+  } else {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t j = 0; j < N; ++j) dst[r * dst_row + j * dst_step] = src[r * src_row + j * src_step];
+    }
+  }
+}
+template <class T>
+constexpr decltype(&copy_short_rows<T, 1>) kShortRows[] = {
+    copy_short_rows<T, 1>, copy_short_rows<T, 2>, copy_short_rows<T, 3>, copy_short_rows<T, 4>,
+    copy_short_rows<T, 5>, copy_short_rows<T, 6>, copy_short_rows<T, 7>, copy_short_rows<T, 8>};
+constexpr std::int64_t kMostShort = 8;
+
 // A tile whose source is dense along its rows' direction and its destination along its columns': through a buffer, so
 // that both are read and written in whole runs (rows a power of two apart would fall on the same cache sets).
 template <class T>
@@ -118,6 +136,11 @@ void copy_typed(T* dst, const T* src, CopySpace space) {
     const auto [to, from] = space.plate(plate);
     const std::int64_t r0 = piece / across * row_step, r1 = std::min(rows, r0 + row_step);
     const std::int64_t c0 = piece % across * col_step, c1 = std::min(cols, c0 + col_step);
+    if (cols <= kMostShort) {
+      kShortRows<T>[cols - 1](dst + to + r0 * space.dst[outer], space.dst[outer], space.dst[inner],
+                              src + from + r0 * space.src[outer], space.src[outer], space.src[inner], r1 - r0);
+      return;
+    }
     for (std::int64_t c = c0; crossed && c < c1; c += kTile) {
       copy_tile(dst + to + r0 * space.dst[outer] + c, space.dst[outer], src + from + r0 + c * space.src[inner],
                 space.src[inner], r1 - r0, std::min(kTile, c1 - c));

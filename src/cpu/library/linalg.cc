@@ -14,6 +14,7 @@
 #include "core/parallel.h"
 #include "cpu/library/copy.h"
 #include "cpu/library/ops.h"
+#include "cpu/library/small_matrices.h"
 #include "cpu/tile/elements.h"
 
 // Fortran's symbols, exported by libopenblas; their C header is a package of its own. The trailing lengths of character
@@ -33,30 +34,36 @@ namespace ebb::cpu {
 namespace {
 
 int potrf(int n, float* a) {
+  if (n <= kSmallMatrix) return small_potrf(n, a);
   int info = 0;
   spotrf_("U", &n, a, &n, &info, 1);
   return info;
 }
 int potrf(int n, double* a) {
+  if (n <= kSmallMatrix) return small_potrf(n, a);
   int info = 0;
   dpotrf_("U", &n, a, &n, &info, 1);
   return info;
 }
 int getrf(int n, float* a, int* pivots) {
+  if (n <= kSmallMatrix) return small_getrf(n, a, pivots);
   int info = 0;
   sgetrf_(&n, &n, a, &n, pivots, &info);
   return info;
 }
 int getrf(int n, double* a, int* pivots) {
+  if (n <= kSmallMatrix) return small_getrf(n, a, pivots);
   int info = 0;
   dgetrf_(&n, &n, a, &n, pivots, &info);
   return info;
 }
 void getrs(int n, int nrhs, const float* lu, const int* pivots, float* b) {
+  if (n <= kSmallMatrix) return small_getrs(n, nrhs, lu, pivots, b);
   int info = 0;
   sgetrs_("N", &n, &nrhs, lu, &n, pivots, b, &n, &info, 1);
 }
 void getrs(int n, int nrhs, const double* lu, const int* pivots, double* b) {
+  if (n <= kSmallMatrix) return small_getrs(n, nrhs, lu, pivots, b);
   int info = 0;
   dgetrs_("N", &n, &nrhs, lu, &n, pivots, b, &n, &info, 1);
 }
@@ -76,6 +83,16 @@ struct Batch {
   }
   std::int64_t matrix() const { return rows * cols; }
 };
+
+// body(i) for every matrix of a batch; small ones several to a task.
+template <class Body>
+void for_each_matrix(std::int64_t count, std::int64_t n, Body&& body) {
+  const std::int64_t together = n <= kSmallMatrix ? 128 : 1;
+  parallel_for((count + together - 1) / together, [&](std::int64_t task) {
+    if (n > kSmallMatrix) keep_blas_serial();
+    for (std::int64_t i = task * together; i < std::min(count, (task + 1) * together); ++i) body(i);
+  });
+}
 
 View with_last_two_swapped(View v) {
   const int rank = v.shape.rank();
@@ -122,8 +139,7 @@ struct Factors {
   std::vector<int> pivots, info;
   Factors(T* matrices, std::int64_t n, std::int64_t count)
       : pivots(static_cast<std::size_t>(n * count)), info(static_cast<std::size_t>(count)) {
-    parallel_for(count, [&](std::int64_t i) {
-      keep_blas_serial();
+    for_each_matrix(count, n, [&](std::int64_t i) {
       info[static_cast<std::size_t>(i)] = getrf(blas_size(n), matrices + i * n * n, pivots_of(i, n));
     });
   }
@@ -188,8 +204,7 @@ void run_cholesky(const LibraryCall& call) {
     const View copy = own_copy(a, keep, label_of(call));
     std::vector<int> info(static_cast<std::size_t>(batch.count));
     const std::int64_t n = batch.rows;
-    parallel_for(batch.count, [&](std::int64_t i) {
-      keep_blas_serial();
+    for_each_matrix(batch.count, n, [&](std::int64_t i) {
       T* matrix = static_cast<T*>(copy.data) + i * n * n;
       info[static_cast<std::size_t>(i)] = potrf(blas_size(n), matrix);
       for (std::int64_t r = 0; r < n; ++r) std::fill(matrix + r * n + r + 1, matrix + (r + 1) * n, T(0));
@@ -236,6 +251,13 @@ void run_triangular_solve(const LibraryCall& call) {
     const View x = own_copy(b, keep_b, label_of(call));
     constexpr std::int64_t kColumns = 128;
     const std::int64_t n = batch.rows, k = batch.cols, across = (k + kColumns - 1) / kColumns;
+    if (n <= kSmallMatrix) {
+      for_each_matrix(batch.count, n, [&](std::int64_t i) {
+        substitute(options.upper, options.transposed, options.unit_diagonal, n, k,
+                   static_cast<const T*>(matrices.data) + i * n * n, static_cast<T*>(x.data) + i * n * k, k);
+      });
+      return deliver(out, x);
+    }
     std::vector<char> finite(static_cast<std::size_t>(batch.count * across));
     const auto for_each_part = [&](auto&& solve) {
       parallel_for(batch.count * across, [&](std::int64_t task) {
@@ -282,8 +304,7 @@ void run_solve(const LibraryCall& call) {
     if (const std::int64_t bad = first_failure(factors.info); bad >= 0)
       throw singular(label_of(call), a.shape, bad, factors.info[static_cast<std::size_t>(bad)]);
     if (k == 0) return;
-    parallel_for(batch.count, [&](std::int64_t i) {
-      keep_blas_serial();
+    for_each_matrix(batch.count, n, [&](std::int64_t i) {
       getrs(blas_size(n), blas_size(k), static_cast<const T*>(lu.data) + i * n * n, factors.pivots_of(i, n),
             static_cast<T*>(x.data) + i * n * k);
     });

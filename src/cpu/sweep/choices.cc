@@ -216,8 +216,10 @@ void shape_tiles(CompiledSweep& s) {
                                              model.sweep_rows_tile / std::max<std::int64_t>(s.columns, 1));
   } else {
     s.beside = beside;
+    const bool computes = !only_sums_memory(p, by_column);
     const bool short_runs = s.rows > beside && s.columns * beside <= model.sweep_short_run;
-    s.strips = beside >= model.sweep_strip_rows && !(short_runs && all_memory(p, by_column));
+    const bool in_boxes = (short_runs || (computes && beside < model.sweep_few_rows)) && all_memory(p, by_column);
+    s.strips = beside >= model.sweep_strip_rows && !in_boxes;
     s.totals_by_row = has(Instr::Kind::total) && !s.strips;
     s.strips ? shape_strips(s, !only_sums_memory(p, by_column)) : shape_boxes(s);
   }

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+// Factors of small matrices, for which a call of LAPACK takes longer than the work: as LAPACK's functions of the same
+// names, column-major and in place. Rows and columns follow each other in one order, so that bits depend on the matrix
+// alone.
+namespace ebb::cpu {
+
+inline constexpr std::int64_t kSmallMatrix = 8;  // rows at most (chosen, not measured)
+
+// P·A = L·U with the largest element of a column as its pivot; the first column without one other than 0, from 1, or 0.
+template <class T>
+int small_getrf(int n, T* a, int* pivots) {
+  int info = 0;
+  for (int k = 0; k < n; ++k) {
+    T* const column = a + k * n;
+    int at = k;
+    for (int i = k + 1; i < n; ++i) {
+      if (std::fabs(column[i]) > std::fabs(column[at])) at = i;
+    }
+    pivots[k] = at + 1;
+    if (column[at] == T(0)) {
+      if (info == 0) info = k + 1;
+      continue;
+    }
+    if (at != k) {
+      for (int j = 0; j < n; ++j) std::swap(a[j * n + k], a[j * n + at]);
+    }
+    for (int i = k + 1; i < n; ++i) column[i] /= column[k];
+    for (int j = k + 1; j < n; ++j) {
+      T* const other = a + j * n;
+      for (int i = k + 1; i < n; ++i) other[i] -= column[i] * other[k];
+    }
+  }
+  return info;
+}
+
+template <class T>
+void small_getrs(int n, int nrhs, const T* lu, const int* pivots, T* b) {
+  for (int j = 0; j < nrhs; ++j, b += n) {
+    for (int k = 0; k < n; ++k) std::swap(b[k], b[pivots[k] - 1]);
+    for (int k = 0; k < n; ++k) {
+      for (int i = k + 1; i < n; ++i) b[i] -= lu[k * n + i] * b[k];
+    }
+    for (int k = n - 1; k >= 0; --k) {
+      b[k] /= lu[k * n + k];
+      for (int i = 0; i < k; ++i) b[i] -= lu[k * n + i] * b[k];
+    }
+  }
+}
+
+// A = Uᵀ·U of the upper triangle; the first minor that is not positive, from 1, or 0.
+template <class T>
+int small_potrf(int n, T* a) {
+  for (int k = 0; k < n; ++k) {
+    T* const column = a + k * n;
+    for (int i = 0; i <= k; ++i) {
+      const T* const other = a + i * n;
+      T rest = column[i];
+      for (int j = 0; j < i; ++j) rest -= other[j] * column[j];
+      if (i < k) {
+        column[i] = rest / other[i];
+      } else {
+        if (!(rest > T(0))) return k + 1;
+        column[i] = std::sqrt(rest);
+      }
+    }
+  }
+  return 0;
+}
+
+}  // namespace ebb::cpu
