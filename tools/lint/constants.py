@@ -14,7 +14,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = ["src/cpu/gemm", "src/cpu/window", "src/cpu/sweep", "src/cpu/fused", "src/cuda", "src/schedule"]
 MODELS = {"src/cpu/model/cpu_model.h", "src/cuda/plan/gpu_model.h", "src/schedule/schedule_model.h",
-          "src/schedule/strip_model.h"}
+          "src/schedule/strip_model.h", "src/schedule/strip_model.cc"}
 LISTED = pathlib.Path(__file__).with_name("constants.txt")
 DECLARATION = re.compile(r"^\s*(?:inline |static )*constexpr (?:std::)?(?:u?int\d*(?:_t)?|[ui]\d+|size_t|float|double|f32|f64|auto)"
                          r" (k[A-Z]\w* = [^;]*);", re.MULTILINE)

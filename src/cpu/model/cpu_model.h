@@ -119,7 +119,8 @@ struct CpuModel {
   std::int64_t conv_weight_chunks = 16;             // of images, at most: decides bits
   std::int64_t conv_weight_band_bytes = 256 << 10;  // of the source, and as many of the gradients
   double conv_weight_task_flops = 4e6;
-  std::int64_t pool_elements = 1 << 15;  // of a task
+  std::int64_t pool_elements = 1 << 15;             // of a task
+  static constexpr std::int64_t planes_blocks = 8;  // of planes side by side, of a task
   // Steps of the sum at a time, so that windows and source stay in the level-1 cache; bytes of lines whose gradients
   // are correlated at a time.
   static constexpr std::int64_t conv_depth = 192, conv_weight_line_bytes = 16384;

@@ -5,6 +5,7 @@
 
 #include "backend/call.h"
 #include "core/parallel.h"
+#include "cpu/model/cpu_model.h"
 #include "cpu/tile/kernels.h"
 #include "cpu/window/kernels.h"
 
@@ -24,8 +25,7 @@ struct PlanesBeside {
   // body(first, many): planes [first, first + many), many <= pitch.
   template <class Body>
   void each_block(Body&& body) const {
-    constexpr std::int64_t kBlocks = 8;  // of a task
-    const std::int64_t step = kBlocks * pitch;
+    const std::int64_t step = CpuModel::planes_blocks * pitch;
     parallel_for((planes + step - 1) / step, [&](std::int64_t task) {
       for (std::int64_t first = task * step; first < std::min(planes, (task + 1) * step); first += pitch)
         body(first, std::min(pitch, planes - first));
