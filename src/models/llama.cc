@@ -82,13 +82,11 @@ std::vector<float> frequencies(const LlamaConfig& c) {
   return all;
 }
 
-// [B, T, heads·D] to [B, heads, T, D] and back.
+// [B, T, heads·D] to [B, T, heads, D], and that to [B, heads, T, D] or back.
 Tensor apart(const Tensor& x, std::int64_t heads) {
-  return permute(reshape(x, {x.size(0), x.size(1), heads, x.size(2) / heads}), {0, 2, 1, 3});
+  return reshape(x, {x.size(0), x.size(1), heads, x.size(2) / heads});
 }
-Tensor together(const Tensor& x) {
-  return reshape(permute(x, {0, 2, 1, 3}), {x.size(0), x.size(2), x.size(1) * x.size(3)});
-}
+Tensor heads_exchanged(const Tensor& x) { return permute(x, {0, 2, 1, 3}); }
 
 }  // namespace
 
@@ -132,10 +130,14 @@ LlamaAttention::LlamaAttention(const LlamaConfig& c)
 
 Tensor LlamaAttention::operator()(const Tensor& x, const RotaryEmbedding::Table& rotary,
                                   const Tensor& documents) const {
-  const Tensor q = RotaryEmbedding::rotate(apart(q_proj(x), heads), rotary);
-  const Tensor k = RotaryEmbedding::rotate(apart(k_proj(x), key_value_heads), rotary);
+  // Rotated as products left them and take their gradients, [B, T, heads, D]: attention reads heads from anywhere.
+  const RotaryEmbedding::Table of_all_heads{unsqueeze(rotary.cos, -3), unsqueeze(rotary.sin, -3)};
+  const Tensor q = RotaryEmbedding::rotate(apart(q_proj(x), heads), of_all_heads);
+  const Tensor k = RotaryEmbedding::rotate(apart(k_proj(x), key_value_heads), of_all_heads);
   const Tensor v = apart(v_proj(x), key_value_heads);
-  return o_proj(together(scaled_dot_product_attention(q, k, v, {.causal = true, .documents = documents})));
+  const Tensor y = scaled_dot_product_attention(heads_exchanged(q), heads_exchanged(k), heads_exchanged(v),
+                                                {.causal = true, .documents = documents});
+  return o_proj(flatten(heads_exchanged(y), 2));
 }
 
 LlamaMlp::LlamaMlp(const LlamaConfig& c)
@@ -185,7 +187,7 @@ Tensor Llama::operator()(const Tensor& tokens, const Tensor& positions) const {
     require(positions.shape() == tokens.shape(), "Llama: positions must have the tokens' shape {}, got {}",
             tokens.shape(), positions.shape());
     documents = cumsum(cast(positions == 0, DType::i64), 1);
-    at = unsqueeze(positions, 1);  // the same for all heads
+    at = positions;
   }
   const RotaryEmbedding::Table rotary = model.rotary_emb(at);
   Tensor h = model.embed_tokens(tokens);

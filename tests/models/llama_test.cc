@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "ebb/ebb.h"
 #include "expect_error.h"
@@ -172,6 +173,30 @@ TEST(Llama, ALaterTokenChangesNothingBeforeIt) {
   const Tensor a = llama.logits(tokens).eval(), b = llama.logits(other).eval();
   EXPECT_EQ(max(abs(a.slice(1, 0, 8) - b.slice(1, 0, 8))).item(), 0);
   EXPECT_GT(max(abs(a.slice(1, 8, 9) - b.slice(1, 8, 9))).item(), 1e-4);
+}
+
+// Queries and keys are rotated in the order in which products leave them and take their gradients: no sweep only moves
+// them, forward or backward.
+TEST(Llama, HeadsAreRotatedWhereTheyLie) {
+  const models::LlamaAttention attention(tiny());
+  const models::RotaryEmbedding rotary(tiny());
+  const std::int64_t batch = 3, time = 7;
+  const Tensor x = variable(randn({batch, time, 16}).eval());
+  const Gradients g = backward(sum(square(attention(x, rotary(arange(time))))));
+  const std::string text =
+      print_schedule({g[x], g[attention.q_proj.weight], g[attention.k_proj.weight], g[attention.v_proj.weight]});
+  for (std::size_t at = text.find("sweep ["); at != std::string::npos;) {
+    const std::size_t next = text.find("sweep [", at + 1);
+    std::istringstream sweep(text.substr(at, next - at));
+    std::string line;
+    bool computes = false;
+    while (std::getline(sweep, line)) {
+      const bool is_value = line.find("%") != std::string::npos && line.find("  store") != 0;
+      computes |= is_value && line.find(" = load ") == std::string::npos && line.find(" = copy ") == std::string::npos;
+    }
+    EXPECT_TRUE(computes) << sweep.str();
+    at = next;
+  }
 }
 
 TEST(Llama, RecomputedActivationsGiveTheSameBits) {

@@ -57,7 +57,8 @@ struct LlamaAttention {
   std::int64_t heads, key_value_heads, head_width;
   nn::Linear q_proj, k_proj, v_proj, o_proj;
   explicit LlamaAttention(const LlamaConfig& config);
-  // [B, T, width]; a token attends to itself and earlier ones of its document (numbers [B, T], see AttentionOptions).
+  // [B, T, width], rotary of positions [T] or [B, T]; a token attends to itself and earlier ones of its document
+  // (numbers [B, T], see AttentionOptions).
   Tensor operator()(const Tensor& x, const RotaryEmbedding::Table& rotary, const Tensor& documents = {}) const;
   template <class V>
   void visit(V&& v) {
