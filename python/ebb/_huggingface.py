@@ -69,8 +69,52 @@ def _is_sharded(weight):
     return type(weight).__name__ == "DTensor" or (hasattr(weight, "data") and type(weight.data).__name__ == "DTensor")
 
 
-def _is_hooked(head):
-    return any(hook is _defer for hook in head._forward_pre_hooks.values())
+def _leave(module, args):
+    """The forward pre-hook of a head that is left alone."""
+
+
+def _is_hooked(module):
+    return any(hook is _defer or hook is _leave for hook in module._forward_pre_hooks.values())
+
+
+def _hook(head):
+    """The head and the linear layer inside of it: an adapter may change the hidden states first (OFT, IA³)."""
+    linear = _linear_of(head)
+    if not _is_hooked(linear):
+        linear.register_forward_pre_hook(_defer)
+    if not _is_hooked(head):
+        handle = head.register_forward_pre_hook(_defer)
+        if not torch.compiler.is_compiling() and not _keeps_gradients(head, linear):
+            handle.remove()
+            head.register_forward_pre_hook(_leave)
+
+
+def _keeps_gradients(head, linear):
+    """Do gradients go through an adapter to deferred hidden states as to tensors? An autograd.Function sees none (C³A's)."""
+    weight = parameter_of(linear, "weight")
+    if weight.is_meta or is_partitioned(weight) or _is_sharded(weight) or not weight.numel():
+        return True
+    x = torch.linspace(-1, 1, 2 * weight.shape[1], dtype=weight.dtype, device=weight.device).reshape(1, 2, -1).requires_grad_()
+
+    def gradient(active):
+        before, here.active = getattr(here, "active", False), active
+        try:
+            with torch.enable_grad(), torch.random.fork_rng([weight.device] if weight.is_cuda else []):
+                torch.manual_seed(0)
+                y = head(x)
+                y = y.value() if isinstance(y, Deferred) else y
+                return torch.autograd.grad(y.float().square().sum(), x)[0]
+        finally:
+            here.active = before
+
+    try:
+        plain = gradient(False)
+    except Exception:  # it takes other hidden states than these
+        return True
+    try:
+        return torch.allclose(gradient(True), plain, rtol=1e-2, atol=1e-2 * plain.abs().max().item())
+    except RuntimeError:
+        return False
 
 
 def _hook_last(head):
@@ -78,7 +122,8 @@ def _hook_last(head):
     hooks = head._forward_pre_hooks
     last = next(reversed(hooks))
     if hooks[last] is not _defer:
-        hooks.move_to_end(next(key for key, hook in hooks.items() if hook is _defer))
+        for key in [key for key, hook in hooks.items() if hook is _defer]:
+            hooks.move_to_end(key)
 
 
 def _computes_loss_itself(kwargs):
@@ -108,7 +153,7 @@ def _patched(cls):
         head = _head_of(self)
         if not _is_hooked(head):  # the first call, or the head is a new one
             _require_linear(cls.__name__, head)
-            head.register_forward_pre_hook(_defer)
+            _hook(head)
         _hook_last(head)
         compiling = torch.compiler.is_compiling()
         before, fused = getattr(here, "active", False), 0 if compiling else getattr(here, "fused", 0)
@@ -211,7 +256,7 @@ def patch(model, *, head=None, round_logits=False, round_sums=False):
         vars(model)["_ebb_head"] = path
     vars(model)["_ebb_rounds"] = ("round_logits",) * bool(round_logits) + ("round_sums",) * bool(round_sums)
     plain = _small_step(model)
-    found.register_forward_pre_hook(_defer)
+    _hook(found)
     model.__class__ = _patched(type(model))
     try:
         _require_same(name, plain, model)
@@ -260,6 +305,12 @@ def _require_same(name, plain, model):
             f"patch: the weight of the head of {name} is in parts, {list(weight.placements)}, in a way that patch does not follow; "
             "have it in parts by classes along one axis (tp_plan: colwise_gather_output), or leave the head out of the plan"
         )
+    head = _head_of(model)
+    if getattr(here, "fused", 0) == fused and _linear_of(head) is not head:
+        raise ValueError(
+            f"patch: the head of {name} is a {_class_of(head)}, an adapter that needs all logits; adapt other layers, or leave the "
+            "model unpatched"
+        )
     if getattr(here, "fused", 0) == fused:
         loss = getattr(model, "loss_function", None)
         raise ValueError(
@@ -290,6 +341,6 @@ def unpatch(model):
         vars(model).pop(name, None)
     for module in model.modules():
         for key, hook in list(module._forward_pre_hooks.items()):
-            if hook is _defer:
+            if hook is _defer or hook is _leave:
                 del module._forward_pre_hooks[key]
     return outer

@@ -421,6 +421,12 @@ ADAPTERS = {
     "trainable tokens": (True, lambda: peft.TrainableTokensConfig(token_indices=[3, 9], task_type="CAUSAL_LM")),
     "prompt tuning": (True, lambda: peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)),
     "prefix tuning": (True, lambda: peft.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)),
+    "oft on the head": (True, lambda: peft.OFTConfig(target_modules=["q_proj", "lm_head"], oft_block_size=8, task_type="CAUSAL_LM")),
+    "c3a on the head": (False, lambda: peft.C3AConfig(target_modules=["lm_head"], block_size=1, task_type="CAUSAL_LM")),
+    "ia3 before the head": (
+        True,
+        lambda: peft.IA3Config(target_modules=["lm_head"], feedforward_modules=["lm_head"], task_type="CAUSAL_LM"),
+    ),
     "ia3 on the head": (
         False,
         lambda: peft.IA3Config(target_modules=["k_proj", "lm_head"], feedforward_modules=[], task_type="CAUSAL_LM"),
@@ -455,7 +461,7 @@ def test_adapters_train_as_without_the_patch(kind, tied, order):
     without_logits, config = ADAPTERS[kind]
     expected = step(adapted(config(), tied))
     if not without_logits and order != "before":
-        with pytest.raises(ValueError, match="it needs all of them"):
+        with pytest.raises(ValueError, match="the head of LlamaForCausalLM is a peft.*, an adapter that needs all logits"):
             adapted(config(), tied, order)
         return
     model = adapted(config(), tied, order)
