@@ -10,6 +10,7 @@
 #include "ebb/ops/decompose.h"
 #include "ebb/ops/elementwise.h"
 #include "ebb/ops/fp8.h"
+#include "ebb/ops/grid_sample.h"
 #include "ebb/ops/image.h"
 #include "ebb/ops/index.h"
 #include "ebb/ops/linalg.h"

@@ -162,6 +162,13 @@ void bind_image(const Api& api) {
       },
       "x"_a, "size"_a.none() = nb::none(), "scale_factor"_a.none() = nb::none(), "mode"_a = "nearest",
       "align_corners"_a.none() = nb::none(), "recompute_scale_factor"_a.none() = nb::none(), "antialias"_a = false);
+  function(
+      api, "grid_sample",
+      [](const Tensor& x, const Tensor& grid, const std::string& mode, const std::string& padding_mode,
+         std::optional<bool> align_corners) {
+        return grid_sample(x, grid, {mode, padding_mode, align_corners.value_or(false)});
+      },
+      "x"_a, "grid"_a, "mode"_a = "bilinear", "padding_mode"_a = "zeros", "align_corners"_a.none() = nb::none());
   function(api, "dropout2d", dropout2d, "x"_a, "p"_a = 0.5, "training"_a = true);
 }
 

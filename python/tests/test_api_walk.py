@@ -44,6 +44,8 @@ PARTS = {
     "window_spread": "avg_pool2d_backward",
     "weighted_scatter": "weighted_gather",
     "gather_dot": "weighted_gather",
+    "grid_sample_image_gradient": "grid_sample",
+    "grid_sample_grid_gradient": "grid_sample",
     "sparsemax_threshold": "sparsemax_loss",
     "multilabel_hinges": "multilabel_margin_loss",
     "collective": "distributed",

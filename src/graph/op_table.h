@@ -141,6 +141,9 @@ namespace ebb {
   LIBRARY(window_sum, 1, yes, whole) LIBRARY(window_spread, 1, yes, whole)                                            \
   /* Σ weight·x[index], and the other two derivatives of Σ y·weight·x[index]: see ops/index_nodes.h */                \
   LIBRARY(weighted_gather, 3, yes, whole) LIBRARY(weighted_scatter, 3, yes, whole) LIBRARY(gather_dot, 3, yes, whole) \
+  /* images at points between their elements, and the two derivatives: see calls/grid_sample.h */                     \
+  LIBRARY(grid_sample, 2, yes, whole) LIBRARY(grid_sample_image_gradient, 2, yes, whole)                              \
+  LIBRARY(grid_sample_grid_gradient, 3, yes, whole)                                                                   \
   /* attention gives values and the logarithms of its sums, attention_gradient the gradients to q, k and v */         \
   LIBRARY(attention, -1, none, whole) LIBRARY(attention_gradient, -1, none, whole)                                    \
   /* losses with kernels of their own: they give values and gradients, and the losses around them carry the rules */  \

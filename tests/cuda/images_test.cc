@@ -64,6 +64,36 @@ TEST_P(ImagesOnGpu, WeightedGather) {
   }
 }
 
+// Every option; more channels than a thread has, lanes that share them, elements that nothing or very many points go
+// to.
+TEST_P(ImagesOnGpu, GridSample) {
+  struct Sizes {
+    Shape image, grid;
+    double reach;
+  };
+  const auto points = [&](const Sizes& z) { return cast((rand(z.grid) * 2 - 1) * z.reach, GetParam()).eval(); };
+  const auto sample = [](const GridSampleOptions& o) {
+    return [o](const auto& in) { return grid_sample(in[0], in[1], o); };
+  };
+  for (const char* mode : {"bilinear", "nearest", "bicubic"}) {
+    for (const char* padding : {"zeros", "border", "reflection"}) {
+      const GridSampleOptions o{mode, padding, padding[0] == 'b'};
+      for (const Sizes& z : {Sizes{{2, 3, 5, 7}, {2, 9, 4, 2}, 1.3}, Sizes{{1, 2, 3, 4, 5}, {1, 3, 1, 40, 3}, 2.5}})
+        compare(fmt::format("{} {} of {}", mode, padding, z.image.str()), {real(z.image), points(z)}, sample(o));
+    }
+  }
+  for (const Sizes& z : {Sizes{{1, 70, 4, 6}, {1, 5, 3, 2}, 1.1}, Sizes{{2, 9, 3, 2}, {2, 20, 40, 2}, 4},
+                         Sizes{{1, 1, 30, 30}, {1, 1, 1, 2}, 1}, Sizes{{1, 2, 1, 1}, {1, 3, 3, 2}, 1.5},
+                         Sizes{{1, 0, 3, 3}, {1, 2, 2, 2}, 1}, Sizes{{2, 2, 3, 3}, {2, 0, 2, 2}, 1}}) {
+    compare("bilinear of " + z.image.str(), {real(z.image), points(z)}, sample({"bilinear", "border"}));
+  }
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  const Tensor grid =
+      cast(reshape(tensor({nan, 0.1, 0.2, nan, inf, 0.3, -inf, -inf}), {1, 1, 4, 2}), GetParam()).eval();
+  for (const char* padding : {"zeros", "border", "reflection"})
+    compare("NaN and infinity", {real({1, 2, 3, 3}), grid}, sample({"bilinear", padding}));
+}
+
 TEST_P(ImagesOnGpu, WeightedGatherNamesTheIndexThatIsWrong) {
   const Tensor x = real({1, 2, 5}), index = from_data(std::vector<std::int64_t>{0, -1, 4, 5, -2, 1}, {1, 3, 2});
   const Tensor w = cast(ones({1, 3, 2}), GetParam()).eval();

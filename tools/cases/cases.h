@@ -124,6 +124,7 @@ std::vector<Case> elementwise_cases();
 std::vector<Case> activation_cases();
 std::vector<Case> tensor_cases();
 std::vector<Case> window_cases();
+std::vector<Case> grid_sample_cases();
 std::vector<Case> channel_norm_cases();
 std::vector<Case> attention_cases();
 

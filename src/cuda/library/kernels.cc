@@ -266,6 +266,12 @@ void run_library(const LibraryCall& call, Gpu& gpu, const RunMarkPtr& mark) {
       return run_weighted_scatter(call, gpu, *mark);
     case Op::gather_dot:
       return run_gather_dot(call, gpu, *mark);
+    case Op::grid_sample:
+      return run_grid_sample(call, gpu);
+    case Op::grid_sample_image_gradient:
+      return run_grid_sample_image_gradient(call, gpu);
+    case Op::grid_sample_grid_gradient:
+      return run_grid_sample_grid_gradient(call, gpu);
     case Op::attention:
       return run_attention(call, gpu);
     case Op::attention_gradient:

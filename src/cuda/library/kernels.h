@@ -77,6 +77,10 @@ bool run_fused_attention_gradient(const LibraryCall& call, Gpu& gpu);
 // out (i64): the order of integers from 0 to `most` along the axis; stable.
 void argsort_keys(Gpu& gpu, const View& keys, int axis, std::int64_t most, const View& out);
 
+// weighted_scatter (y, index, weight) -> x, see ops/index_nodes.h; all dense.
+void scatter_weighted(Gpu& gpu, const View& y, const View& index, const View& weight, const View& x,
+                      const Complaints& complaints);
+
 // data *= factor, one number of any floating dtype; data is dense. Where the factor is 1 it is not read.
 void scale_elements(Gpu& gpu, const View& data, const View& factor);
 
@@ -89,6 +93,9 @@ void run_window_spread(const LibraryCall& call, Gpu& gpu);
 void run_weighted_gather(const LibraryCall& call, Gpu& gpu, RunMark& mark);
 void run_weighted_scatter(const LibraryCall& call, Gpu& gpu, RunMark& mark);
 void run_gather_dot(const LibraryCall& call, Gpu& gpu, RunMark& mark);
+void run_grid_sample(const LibraryCall& call, Gpu& gpu);
+void run_grid_sample_image_gradient(const LibraryCall& call, Gpu& gpu);
+void run_grid_sample_grid_gradient(const LibraryCall& call, Gpu& gpu);
 void run_attention(const LibraryCall& call, Gpu& gpu);
 void run_attention_gradient(const LibraryCall& call, Gpu& gpu);
 void run_linear_cross_entropy(const LibraryCall& call, Gpu& gpu, RunMark& mark);

@@ -21,7 +21,7 @@ struct Task {
   Args args;
   KernelSource source;
   std::int64_t row_groups;
-  Task(RunMark& mark, const LibraryCall& call, const View& x, const View& y, const View& index, void* weight)
+  Task(const Complaints& complaints, const View& x, const View& y, const View& index, void* weight)
       : args{.x = x.data,
              .y = y.data,
              .index = elements<i64>(index),
@@ -36,7 +36,7 @@ struct Task {
              .ranges = nullptr,
              .many = nullptr,
              .many_count = nullptr,
-             .complaints = check_index(mark, call, index, x.shape[2])},
+             .complaints = complaints},
         source{element_text(x.dtype) + (has_narrow_keys(x.shape[2]) ? "typedef i32 K;\n" : "typedef i64 K;\n") +
                texts::weighted_index},
         row_groups(args.images * ((args.rows + kWeightedRows - 1) / kWeightedRows)) {}
@@ -47,16 +47,24 @@ struct Task {
 void run_weighted_gather(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   BufferPtr kept_x, kept_index, kept_weight;
   const View x = packed(gpu, call.inputs[0], kept_x, kName), index = packed(gpu, call.inputs[1], kept_index, kName);
-  const Task t(mark, call, x, call.outputs[0], index, packed(gpu, call.inputs[2], kept_weight, kName).data);
+  const Task t(check_index(mark, call, index, x.shape[2]), x, call.outputs[0], index,
+               packed(gpu, call.inputs[2], kept_weight, kName).data);
   launch_elements(gpu, t.source, "weighted_gather", t.row_groups * t.args.points, t.args);
 }
 
 void run_weighted_scatter(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
-  BufferPtr kept_y, kept_index, kept_weight, kept[4];
+  BufferPtr kept_y, kept_index, kept_weight;
   const View y = packed(gpu, call.inputs[0], kept_y, kName), index = packed(gpu, call.inputs[1], kept_index, kName);
   const View& x = call.outputs[0];
   if (x.shape.numel() == 0) return;
-  Task t(mark, call, x, y, index, packed(gpu, call.inputs[2], kept_weight, kName).data);
+  scatter_weighted(gpu, y, index, packed(gpu, call.inputs[2], kept_weight, kName), x,
+                   check_index(mark, call, index, x.shape[2]));
+}
+
+void scatter_weighted(Gpu& gpu, const View& y, const View& index, const View& weight, const View& x,
+                      const Complaints& complaints) {
+  BufferPtr kept[4];
+  Task t(complaints, x, y, index, weight.data);
   Args& a = t.args;
   const Shape lines{a.images, a.points * a.taps};
   const View keys = workspace(gpu, has_narrow_keys(a.size) ? DType::i32 : DType::i64, lines, kept[0], kName);
@@ -83,7 +91,7 @@ void run_gather_dot(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   BufferPtr kept_x, kept_y, kept_index;
   const View x = packed(gpu, call.inputs[0], kept_x, kName), y = packed(gpu, call.inputs[1], kept_y, kName);
   const View index = packed(gpu, call.inputs[2], kept_index, kName);
-  const Task t(mark, call, x, y, index, call.outputs[0].data);
+  const Task t(check_index(mark, call, index, x.shape[2]), x, y, index, call.outputs[0].data);
   launch_elements(gpu, t.source, "gather_dot", index.shape.numel(), t.args);
 }
 

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+#include "cuda/kernels/args/types.h"
+
+namespace ebb::cuda {
+
+constexpr int kGridChannels = 8;     // that a thread finds taps for
+constexpr i64 kManyGridPoints = 64;  // elements that more points go to have a warp each
+constexpr f64 kGridReach = 4;        // places farther outside are brought there
+
+// An axis, the last one of the image first: see GridAxis in calls/grid_sample.h.
+struct GridSide {
+  f64 scale, shift, span, last;  // the last place, in the numbers computed in
+  i64 size;
+};
+
+// T: of elements, A: computed in, K: of keys. All dense.
+template <class T, class A, class K>
+struct GridArgs {
+  T* x;           // [images, channels, elements]
+  T* y;           // [images, channels, points]
+  const T* grid;  // [images, points, axes]
+  T* gradient;    // of the grid
+  i64 images, channels, elements, points;
+  GridSide sides[3];
+  // The gradient of the image. Points of at most two taps per axis are sorted by the cell that they lie in:
+  K* keys;           // [images, points]: the cell, or `cells` for none
+  const i64* order;  // of the keys, per image
+  i64* starts;       // [images, cells + 1]: how many points of this order come before a cell
+  i64 cells;
+  i64* many;  // elements with more than kManyGridPoints, and how many those are
+  u32* many_count;
+  // of others every tap is: [images, points, taps]
+  i64* at;
+  A* weight;
+};
+EBB_ARGS(31, GridArgs<u8, u8, u8>);
+
+}  // namespace ebb::cuda
