@@ -119,8 +119,10 @@ struct CpuModel {
   std::int64_t conv_weight_chunks = 16;             // of images, at most: decides bits
   std::int64_t conv_weight_band_bytes = 256 << 10;  // of the source, and as many of the gradients
   double conv_weight_task_flops = 4e6;
-  std::int64_t pool_elements = 1 << 15;             // of a task
-  static constexpr std::int64_t planes_blocks = 8;  // of planes side by side, of a task
+  std::int64_t pool_elements = 1 << 15;  // of a task
+  // Planes that a pool takes side by side: their outputs in a line and elements at most, how many there have to be, and
+  // how many a task takes. max_pool3d of [1024, 4, 4, 4, 4] on a Granite Rapids: 0.8 ms, and 1.9 one by one.
+  std::int64_t pool_beside_line = 15, pool_beside_elements = 512, pool_beside_planes = 16, pool_task_planes = 512;
   // Steps of the sum at a time, so that windows and source stay in the level-1 cache; bytes of lines whose gradients
   // are correlated at a time.
   static constexpr std::int64_t conv_depth = 192, conv_weight_line_bytes = 16384;

@@ -169,7 +169,7 @@ void find_largest_beside(const LibraryCall& call) {
 void run_max_pool_index(const LibraryCall& call) {
   if (call.outputs[0].shape.numel() == 0) return;
   const Shape &image = call.inputs[0].shape, &output = call.outputs[0].shape;
-  if (PlanesBeside::pays(image[0] * image[1], image[2] * image[3], output[3]) && output[2] <= 512)
+  if (PlanesBeside::pays(image, output, output[3]))
     return call.inputs[0].dtype == DType::f64 ? find_largest_beside<double>(call) : find_largest_beside<float>(call);
   // Indices are as wide as numbers meanwhile; and numbers of f32 are as large in f64.
   const View& x = call.inputs[0];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -17,15 +18,17 @@ struct PlanesBeside {
   std::int64_t planes, pitch;
 
   PlanesBeside(std::int64_t planes, std::int64_t elements) : planes(planes), pitch(elements <= 128 ? 64 : 16) {}
-  // Lines of so many outputs, of planes of so many elements.
-  static bool pays(std::int64_t planes, std::int64_t elements, std::int64_t line) {
-    return line < 16 && elements <= 512 && planes >= 16;
+  // For images [N, C, H, W] and windows [N, C, P, Q], where vectors would go along lines of so many elements.
+  static bool pays(const Shape& image, const Shape& windows, std::int64_t line) {
+    const CpuModel& model = cpu_model();
+    return line <= model.pool_beside_line && image[0] * image[1] >= model.pool_beside_planes &&
+           std::max(image[2] * image[3], windows[2] * windows[3]) <= model.pool_beside_elements;
   }
 
   // body(first, many): planes [first, first + many), many <= pitch.
   template <class Body>
   void each_block(Body&& body) const {
-    const std::int64_t step = CpuModel::planes_blocks * pitch;
+    const std::int64_t step = cpu_model().pool_task_planes;  // a multiple of the pitch
     parallel_for((planes + step - 1) / step, [&](std::int64_t task) {
       for (std::int64_t first = task * step; first < std::min(planes, (task + 1) * step); first += pitch)
         body(first, std::min(pitch, planes - first));

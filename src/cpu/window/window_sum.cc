@@ -169,7 +169,7 @@ void spread_windows_beside(const LibraryCall& call) {
 }
 
 bool are_small(const Shape& image, const Shape& sums) {
-  return PlanesBeside::pays(image[0] * image[1], image[2] * image[3], std::max(image[3], sums[3])) && sums[2] <= 512;
+  return PlanesBeside::pays(image, sums, std::max(image[3], sums[3]));
 }
 
 }  // namespace
