@@ -119,6 +119,23 @@ TEST_P(ChannelsLast, FewChannelsArePadded) {
   }
 }
 
+// Windows that lie side by side are products, and cuDNN is not asked; others, and those of f32, are not.
+TEST_P(ChannelsLast, PatchesAreProducts) {
+  const auto embed = [&](const Shape& images, const Shape& windows, const ConvOptions& o) {
+    const int before = emulated_convolutions();
+    compare({real(images), real(windows, 0.3), real({windows[0]})},
+            [&](const std::vector<Tensor>& in) { return std::vector<Tensor>{gelu(conv2d(in[0], in[1], in[2], o))}; });
+    return emulated_convolutions() - before;
+  };
+  const bool by_product = is_half(GetParam()) && device_is_emulated();
+  const int all = device_is_emulated() ? 3 : 0;
+  EXPECT_EQ(embed({2, 3, 12, 8}, {5, 3, 4, 4}, {.stride = 4}), by_product ? 0 : all);
+  EXPECT_EQ(embed({3, 1, 6, 10}, {8, 1, 2, 5}, {.stride = {2, 5}}), by_product ? 0 : all);
+  EXPECT_EQ(embed({2, 3, 13, 8}, {5, 3, 4, 4}, {.stride = 4}), all);  // a row is left over
+  EXPECT_EQ(embed({2, 3, 12, 8}, {5, 3, 4, 4}, {.stride = 2}), all);
+  EXPECT_EQ(embed({2, 3, 8, 8}, {5, 3, 4, 4}, {.stride = 4, .padding = 2}), all);
+}
+
 // Planes of one row or column, images of one pixel, one channel: axes of one element have no order.
 TEST_P(ChannelsLast, AxesOfOneElement) {
   for (const Shape& images :

@@ -17,6 +17,7 @@
 #include "cuda/kernels/texts.h"
 #include "cuda/library/cudnn_convolution.h"
 #include "cuda/library/kernels.h"
+#include "cuda/library/patches.h"
 
 namespace ebb::cuda {
 namespace {
@@ -214,6 +215,8 @@ void run_convolution(const LibraryCall& call, Gpu& gpu) {
   if (result.shape.numel() == 0) return;
   const Sizes z(call.attrs, x, w, result);
   const bool bias = call.inputs.size() > 2;
+  if (run_as_patches(gpu, ConvolutionResult::y, z.o, x, w, result, bias ? call.inputs[2] : View{}, "convolution"))
+    return;
   BufferPtr keep_w, keep_col, keep_sums;
   const auto done = [&](const View& y) { return by_cudnn(gpu, ConvolutionResult::y, z.o, x, w, y, "convolution"); };
   if (bias && is_half(result.dtype) && cudnn_table()) {
@@ -249,6 +252,7 @@ void run_conv_transpose(const LibraryCall& call, Gpu& gpu) {
   const Sizes z(call.attrs, x, w, y);
   const KernelSource source{element_text(x.dtype) + texts::add_columns_up};
   BufferPtr keep_w, keep_y, keep_col;
+  if (run_as_patches(gpu, ConvolutionResult::x, z.o, x, w, y, {}, "conv_transpose")) return;
   if (by_cudnn(gpu, ConvolutionResult::x, z.o, x, w, y, "conv_transpose")) return;
   if (z.o.last) return run_in_usual_order(call, gpu, run_conv_transpose);
   const DType dtype = compute_dtype(x.dtype);
@@ -272,6 +276,7 @@ void run_conv_weight_gradient(const LibraryCall& call, Gpu& gpu) {
   const Sizes z(call.attrs, x, w, y);
   if (z.images == 0 || z.places() == 0)
     return gpu.clear(w.data, static_cast<std::size_t>(w.shape.numel()) * size_of(w.dtype));
+  if (run_as_patches(gpu, ConvolutionResult::w, z.o, x, w, y, {}, "conv_weight_gradient")) return;
   if (by_cudnn(gpu, ConvolutionResult::w, z.o, x, w, y, "conv_weight_gradient")) return;
   if (z.o.last) return run_in_usual_order(call, gpu, run_conv_weight_gradient);
   BufferPtr keep_col, keep_y, keep_sums;
