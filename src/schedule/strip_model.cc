@@ -39,7 +39,7 @@ std::vector<StripModel> strips_within(std::size_t budget, Device device) {
   if (device.kind == Device::Kind::cuda) {
     StripModel tiles = kGpuStrips;
     tiles.large = std::min(tiles.large, large);
-    tiles.tile_bytes = strip;
+    tiles.tile_bytes = std::clamp<std::int64_t>(bytes / 16, 4 << 10, std::int64_t{64} << 20);
     for (const std::int64_t repeated : {kNever, tiles.large}) {
       tiles.large_enough_to_repeat = repeated;
       models.push_back(tiles);
