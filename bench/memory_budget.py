@@ -26,7 +26,7 @@ def resnet(width=16, blocks=3, batch=64):
             layers.append((conv(channels, out), conv(out, out), 2 if stage and not k else 1))
             channels = out
     params.append(ebb.randn((10, channels)) * 0.1)
-    x, y = ebb.randn((batch, 3, 32, 32)), ebb.tensor(np.arange(batch) % 10)
+    x, y = ebb.randn((batch, 3, 32, 32)), ebb.tensor(np.arange(batch) % 10).to(ebb.default_device())
     ebb.eval(x, *params)
 
     def loss(p):
@@ -66,7 +66,7 @@ def gpt(layers=4, d=128, heads=4, batch=8, length=128, classes=512):
     last = norm()
     ebb.eval(*params)
     rng = np.random.default_rng(0)
-    ids, y = (ebb.tensor(rng.integers(0, classes, s)) for s in ((batch, length), batch * length))
+    ids, y = (ebb.tensor(rng.integers(0, classes, s)).to(ebb.default_device()) for s in ((batch, length), batch * length))
 
     def loss(p):
         def normed(h, k):

@@ -382,7 +382,7 @@ Plan make_plan(const Trace& trace) {
   plans.push_back(std::move(plan));
   plans.push_back(make_plan(trace, &model, kScheduleModel.bytes_of_a_function_in_need));
   if (choice.found(std::move(plans))) return choice.best();
-  for (const StripModel& smaller : strips_within(budget)) {
+  for (const StripModel& smaller : strips_within(budget, trace.device)) {
     plans.clear();
     plans.push_back(make_plan(trace, &smaller));
     if (choice.found(std::move(plans))) return choice.best();

@@ -22,24 +22,32 @@ StripModel strip_model(Device device) {
 }
 
 StripModel tiles_of(const StripModel& strips, std::int64_t rows) {
-  return {.large = strips.strip_bytes / 4,
-          .large_enough_to_repeat = kNever,
-          .depth_per_byte = strips.depth_per_byte,
+  const std::int64_t large = strips.strip_bytes / 4;
+  return {.large = large,
+          .large_enough_to_repeat = strips.large_enough_to_repeat <= strips.large ? large : kNever,
           .strip_bytes = strips.tile_bytes,
           .least_rows = std::min(strips.least_rows, kLeastColumns),
           .rows_cut = rows};
 }
 
-std::vector<StripModel> strips_within(std::size_t budget) {
+std::vector<StripModel> strips_within(std::size_t budget, Device device) {
   const auto bytes = static_cast<std::int64_t>(std::min<std::size_t>(budget, std::size_t{1} << 60));
   const std::int64_t strip = std::clamp<std::int64_t>(bytes / 32, 4 << 10, StripModel{}.strip_bytes);
   const std::int64_t large = std::max<std::int64_t>(bytes / 16, 8 << 10);
   const std::int64_t short_strip = std::max<std::int64_t>(strip / 8, 4 << 10);
-  const auto model = [](std::int64_t large, std::int64_t repeated, std::int64_t strip, std::int64_t rows) {
-    return StripModel{.large = large, .large_enough_to_repeat = repeated, .strip_bytes = strip, .least_rows = rows};
-  };
-  return {model(large, kNever, strip, 128), model(large, large, strip, 128),
-          model(large / 4, large / 4, short_strip, 32)};
+  std::vector<StripModel> models;
+  if (device.kind == Device::Kind::cuda) {
+    StripModel tiles = kGpuStrips;
+    tiles.large = std::min(tiles.large, large);
+    tiles.tile_bytes = std::clamp<std::int64_t>(bytes / 16, 4 << 10, std::int64_t{64} << 20);
+    for (const std::int64_t repeated : {kNever, tiles.large}) {
+      tiles.large_enough_to_repeat = repeated;
+      models.push_back(tiles);
+    }
+  }
+  models.insert(models.end(), {{large, kNever, strip, 128}, {large, large, strip, 128}});
+  models.push_back({large / 4, large / 4, short_strip, 32});
+  return models;
 }
 
 UseStripModel::UseStripModel(const StripModel& model) : before_(std::exchange(model_in_use, model)) {}

@@ -98,21 +98,6 @@ class Strips {
     }
     return false;
   }
-  // Products that are made again: for much memory, or where they are short.
-  bool may_repeat(const StripRegion& region) const {
-    if (region.products_again == 0 || region.saved >= model_.large_enough_to_repeat) return true;
-    std::vector<char> made(g_.values.size(), 0);
-    for (const StripRegion::Round& round : region.rounds) {
-      for (std::int32_t v : round.members) {
-        const Value& x = g_.values[v];
-        if (x.op != Op::matmul || std::exchange(made[v], 1) == 0) continue;
-        const Value& factor = g_.values[x.inputs[0]];
-        const std::int64_t depth = factor.shape[factor.shape.rank() - 1] * (is_half(factor.dtype) ? 1 : 8);
-        if (depth > model_.depth_per_byte * static_cast<std::int64_t>(size_of(x.dtype))) return false;
-      }
-    }
-    return true;
-  }
   bool is_worth(const StripRegion& region) const {
     const std::int64_t length = strip_length(model_, region.count, region.widest_row);
     if (region.count < 2 * model_.least_rows || length * 2 > region.count) return false;
@@ -142,7 +127,8 @@ class Strips {
       if (rows.none() || count_rows(shape, rows) == model_.rows_cut) continue;
       for (const bool through_products : {true, false}) {
         std::optional<StripRegion> found = find_region(g_, model_, seed, rows, through_products);
-        if (!found || found->saved < model_.large || !may_repeat(*found) || !is_worth(*found)) continue;
+        if (!found || found->saved < (found->products_again ? model_.large_enough_to_repeat : model_.large)) continue;
+        if (!is_worth(*found)) continue;
         const auto merit = [](const StripRegion& r) { return std::pair(-r.products_again, r.saved); };
         if (!best || merit(*found) > merit(*best)) best = std::move(found);
       }

@@ -70,8 +70,8 @@ class Tracer {
     put(static_cast<std::uint64_t>(t_.device.kind) << 8 | t_.device.index);
     if (const std::size_t budget = memory_budget(t_.device)) put(budget);
     if (const std::optional<StripModel> strips = strip_model_of_thread()) {
-      for (const std::int64_t limit : {strips->large, strips->large_enough_to_repeat, strips->depth_per_byte,
-                                       strips->strip_bytes, strips->least_rows, strips->tile_bytes})
+      for (const std::int64_t limit :
+           {strips->large, strips->large_enough_to_repeat, strips->strip_bytes, strips->least_rows, strips->tile_bytes})
         put(static_cast<std::uint64_t>(limit));
     }
     return t_.moves.empty() ? Traced::done : Traced::moves_first;

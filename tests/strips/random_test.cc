@@ -17,12 +17,8 @@ using testing::loops, testing::planned, testing::tiled_loops;
 constexpr std::int64_t kRows = 75, kColumns = 42, kWidth = 5;
 constexpr StripModel kTiny{
     .large = 1 << 10, .large_enough_to_repeat = 1 << 10, .strip_bytes = 1 << 10, .least_rows = 4};
-constexpr StripModel kTinyTiles{.large = 1 << 10,
-                                .large_enough_to_repeat = 1 << 10,
-                                .depth_per_byte = 42,
-                                .strip_bytes = 4 << 10,
-                                .least_rows = 4,
-                                .tile_bytes = 3 << 9};
+constexpr StripModel kTinyTiles{
+    .large = 1 << 10, .large_enough_to_repeat = 1 << 10, .strip_bytes = 4 << 10, .least_rows = 4, .tile_bytes = 3 << 9};
 
 struct Pool {
   std::mt19937 g;

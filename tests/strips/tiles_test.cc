@@ -16,7 +16,7 @@ using Inputs = const std::vector<Tensor>&;
 
 // Strips of 64 rows (and one of 8, which is held), tiles of 128 columns and more.
 constexpr StripModel kTiles{.large = 256 << 10,
-                            .large_enough_to_repeat = 256 << 10,
+                            .large_enough_to_repeat = std::int64_t{1} << 40,
                             .strip_bytes = 128 << 10,
                             .least_rows = 32,
                             .tile_bytes = 32 << 10};
@@ -102,10 +102,9 @@ TEST(Tiles, FormulasThatAreNotCut) {
   EXPECT_EQ(tiled(plain, {random_rows(DType::f32, 80), random_rows(DType::f32, 80)}), 0);
 }
 
-// As kTiles, but short products are made again.
+// As kTiles, but products are made again.
 constexpr StripModel kTilesAgain{.large = 256 << 10,
-                                 .large_enough_to_repeat = std::int64_t{1} << 40,
-                                 .depth_per_byte = 16,
+                                 .large_enough_to_repeat = 256 << 10,
                                  .strip_bytes = 128 << 10,
                                  .least_rows = 32,
                                  .tile_bytes = 32 << 10};
@@ -203,6 +202,30 @@ TEST(Tiles, ErrorsNameTheRowOfATarget) {
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(), "cross_entropy: target must be in [0, 520), but the element at [171] is 523");
   }
+}
+
+// Long strips are faster, and memory of a GPU is rarely short: tiles are for budgets, and come before short strips.
+TEST(Tiles, BudgetsOfAGpuTryThemFirst) {
+  Device gpu;
+  gpu.kind = Device::Kind::cuda;
+  EXPECT_EQ(strip_model(gpu).tile_bytes, 0);
+  const std::vector<StripModel> models = strips_within(std::size_t{1} << 30, gpu);
+  ASSERT_GT(models.size(), 2u);
+  EXPECT_GT(models[0].tile_bytes, 0);
+  EXPECT_GT(models[0].large_enough_to_repeat, models[0].large);
+  EXPECT_EQ(models[1].large_enough_to_repeat, models[1].large);
+  const std::int64_t pairs = 32768;
+  const Tensor x = expand(ones({1, 1024}, DType::bf16), {pairs, 1024});
+  const FunctionOfMany siglip = [](Inputs t) { return siglip_loss(t[0], t[1]); };
+  const FunctionOfMany nce = [](Inputs t) { return info_nce(t[0], t[1]); };
+  const auto tiled = [&](const FunctionOfMany& f, const StripModel& model) {
+    const UseStripModel use(model);
+    return tiled_loops(planned(results(f, {x * 1, x * 1})));
+  };
+  EXPECT_EQ(tiled(siglip, models[0]), 1);
+  EXPECT_EQ(tiled(nce, models[0]), 0);
+  EXPECT_EQ(tiled(nce, models[1]), 1);
+  for (const StripModel& model : strips_within(std::size_t{1} << 30, Device{})) EXPECT_EQ(model.tile_bytes, 0);
 }
 
 TEST(Tiles, CompiledFunctionsHaveTheSameBits) {
