@@ -279,6 +279,13 @@ class Logits(Deferred):
 
     def __getitem__(self, index):
         leading = _leading_index(index, self.ndim)
+        if leading is None and self._is_local() and (count := _first_classes(index, self.ndim)) is not None:
+            return self._then(
+                "__getitem__",
+                index,
+                products=tuple(p._replace(weight=p.weight[:count]) for p in self.products),
+                biases=tuple((b[:count], f) for b, f in self.biases),
+            )
         if leading is None:
             return self.value()[_values(index)]
         return self._rows(lambda x: x[leading], "__getitem__", index)
@@ -311,7 +318,18 @@ class Logits(Deferred):
 
     div = __truediv__
 
+    def _is_local(self):
+        return all(p.owner is None and type(p.weight) in _PLAIN for p in self.products)
+
+    def _is_bias(self, other):
+        """One number for each class, as BART adds them?"""
+        fits = type(other) in _PLAIN and other.is_floating_point() and 0 < other.ndim <= self.ndim
+        return fits and other.shape[-1] == other.numel() == self.shape[-1] and self.cap is None and self._is_local()
+
     def __add__(self, other):
+        if self._is_bias(other) and not self.root.written:
+            biases = (*self.biases, (other.reshape(-1), 1.0))
+            return self._then("__add__", other, biases=biases, dtype=torch.promote_types(self.dtype, other.dtype))
         alike = isinstance(other, Logits) and other.shape == self.shape and self.cap is None and other.cap is None
         if not alike or other.written or self.root.written:
             return self.value() + _values(other)
@@ -371,6 +389,16 @@ def _leading_index(index, ndim):
     elif taken >= ndim and not _is_whole(parts[-1]):
         return None
     return tuple(parts)
+
+
+def _first_classes(index, ndim):
+    """n of the index [.., :n], which leaves out classes that pad a vocabulary; None where the index is another."""
+    if not isinstance(index, tuple) or not (index[0] is Ellipsis or len(index) == ndim):
+        return None
+    *rest, last = index
+    whole = all(part is Ellipsis or _is_whole(part) for part in rest)
+    first = whole and isinstance(last, slice) and last.start in (None, 0) and last.step in (None, 1)
+    return last.stop if first and isinstance(last.stop, int) and last.stop > 0 else None
 
 
 def _is_whole(part):

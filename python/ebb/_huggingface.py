@@ -214,14 +214,15 @@ def _is_patched(model):
     return any("_ebb_original" in vars(cls) for cls in type(model).__mro__)
 
 
-def patch(model, *, head=None, round_logits=False, round_sums=False):
+def patch(model, *, head=None, batch=None, round_logits=False, round_sums=False):
     """The model itself, which from now on computes its training loss by linear_cross_entropy: the logits, tokens times
     vocabulary, are not in memory. Training loops and Trainer stay as they are; unpatch undoes it.
 
     For language models of transformers whose loss is the cross-entropy of a linear head's logits, scaled or capped by the
     model or not, with or without adapters of PEFT (a PeftModel can be passed, too). `head` is the head, or its name in the
     model, where get_output_embeddings() does not return it. One small batch is computed with and without the patch;
-    models whose loss would differ or needs all logits are refused.
+    models whose loss would differ or needs all logits are refused. `batch` has the arguments of that call, for models that
+    take something else than input_ids.
 
     Logits are not rounded, whatever the model's own code does. For bf16 on a GPU, round_logits=True rounds them to bf16 as
     that code does, which takes less time and memory; round_sums=True rounds the gradient of the head after each chunk of rows
@@ -255,11 +256,20 @@ def patch(model, *, head=None, round_logits=False, round_sums=False):
     if path:
         vars(model)["_ebb_head"] = path
     vars(model)["_ebb_rounds"] = ("round_logits",) * bool(round_logits) + ("round_sums",) * bool(round_sums)
-    plain = _small_step(model)
+    try:
+        plain = _small_step(model, batch)
+    except Exception as error:
+        main = getattr(model, "main_input_name", "input_ids")
+        if batch is not None or main == "input_ids":
+            raise
+        raise ValueError(
+            f"patch: {name} takes {main}, of which patch cannot make a small batch; pass one with its labels: "
+            f"patch(model, batch={{{main!r}: .., 'labels': ..}})"
+        ) from error
     _hook(found)
     model.__class__ = _patched(type(model))
     try:
-        _require_same(name, plain, model)
+        _require_same(name, plain, model, batch)
     except BaseException:
         unpatch(model)
         raise
@@ -275,28 +285,29 @@ def _path_of(model, head):
     raise ValueError(f"patch: the head, a {_class_of(head)}, is not a module of the {type(model).__name__}")
 
 
-def _small_step(model):
+def _small_step(model, batch):
     """The loss of a small batch; None where the model has no values, or ranks have parts of them."""
     if any(p.is_meta or is_partitioned(p) for p in model.parameters()):
         return None
     words = model.get_input_embeddings().weight
     count = min(words.shape[0], _linear_of(_head_of(model)).weight.shape[0])
     tokens = (torch.arange(16, device=words.device) * 7 % count).reshape(2, 8)
+    batch = {"input_ids": tokens, "labels": tokens} if batch is None else batch
     devices = [words.device] if words.is_cuda else []
     with torch.no_grad(), torch.random.fork_rng(devices), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.manual_seed(0)
-        output = model(input_ids=tokens, labels=tokens)
+        output = model(**batch)
     return output[0] if isinstance(output, tuple) else output.loss
 
 
-def _require_same(name, plain, model):
+def _require_same(name, plain, model, batch):
     if plain is None:
         return
     fused, before = getattr(here, "fused", 0), getattr(here, "always", False)
     here.always = True
     try:
-        ours = _small_step(model)
+        ours = _small_step(model, batch)
     finally:
         here.always = before
     weight = parameter_of(_linear_of(_head_of(model)), "weight")

@@ -351,6 +351,63 @@ def test_scales_caps_and_router_losses_are_the_models(family, options):
     assert type(output) is type(ebb.torch.unpatch(model)(input_ids=tokens(), labels=tokens()))
 
 
+ENCODER_DECODER = {
+    "d_model": 32,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48,
+    "vocab_size": 211,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "decoder_start_token_id": 1,
+}
+
+
+def test_numbers_that_a_model_adds_to_its_logits_are_a_bias():
+    torch.manual_seed(3)
+    model = transformers.BartForConditionalGeneration(transformers.BartConfig(dropout=0.0, **ENCODER_DECODER)).train()
+    model.final_logits_bias.normal_()
+    expected = step(model)
+    require_fused(ebb.torch.patch(model), expected)
+
+
+def test_classes_that_pad_a_vocabulary_can_be_left_out():
+    class Padded(transformers.LlamaForCausalLM):
+        def forward(self, input_ids=None, labels=None):
+            logits = self.lm_head(self.model(input_ids).last_hidden_state).float()[..., :200]
+            loss = self.loss_function(logits=logits, labels=labels, vocab_size=200)
+            return transformers.modeling_outputs.CausalLMOutputWithPast(loss=loss, logits=logits)
+
+    torch.manual_seed(3)
+    model = Padded(transformers.LlamaConfig(**SMALL)).train()
+    expected = step(model)
+    require_fused(ebb.torch.patch(model), expected)
+
+
+def test_a_model_of_something_else_than_tokens_is_patched_with_a_batch():
+    torch.manual_seed(3)
+    config = transformers.WhisperConfig(num_mel_bins=8, max_source_positions=8, max_target_positions=32, **ENCODER_DECODER)
+    model = transformers.WhisperForConditionalGeneration(config).train()
+    with pytest.raises(ValueError, match="WhisperForConditionalGeneration takes input_features, .* pass one with its labels"):
+        ebb.torch.patch(model)
+    batch = {"input_features": torch.randn(3, 8, 16), "labels": tokens()}
+
+    def gradients():
+        model.zero_grad()
+        output = model(**batch)
+        output.loss.backward()
+        return output.loss.item(), {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+    expected, before = gradients(), fused()
+    ebb.torch.patch(model, batch=batch)
+    require_same(gradients(), expected)
+    assert fused() > before
+
+
 def test_logits_of_a_step_are_computed_when_looked_at():
     model = make()
     plain = model(input_ids=tokens(), labels=tokens()).logits
