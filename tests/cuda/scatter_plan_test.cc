@@ -51,7 +51,7 @@ TEST(ScatterPlans, ThreadsHaveSumsOfTheirOwnForFewPlaces) {
   EXPECT_EQ(sums(slices, DType::f32, {3, 64}, {1000000}, 0),
             "sums of 256 threads per 977 elements of a line of 64 neighbours, 6144 bytes of shared memory");
   EXPECT_EQ(sums(slices, DType::f32, {50, 70}, {400000}, 0),
-            "sums of 128 threads per 1600 elements of a line of 70 neighbours, 51200 bytes of shared memory");
+            "sums of 128 threads per 400 elements of a line of 70 neighbours, 51200 bytes of shared memory");
   EXPECT_EQ(sums(slices, DType::f32, {5000, 64}, {1000000}, 0), "sorted by place");
   EXPECT_EQ(sums(slices, DType::f32, {5000}, {1000000}, 0),
             "block of 256 threads per 5000 elements of a line, 48192 bytes of shared memory");

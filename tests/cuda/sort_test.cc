@@ -10,7 +10,9 @@
 #include <numeric>
 
 #include "core/format_error.h"
+#include "cuda/backend.h"
 #include "cuda/print/sweep_text.h"
+#include "cuda/runtime/gpu.h"
 #include "ebb/ebb.h"
 #include "emulated_device.h"
 #include "ops/index_nodes.h"
@@ -165,6 +167,33 @@ TEST_F(SortOnGpu, RangesOfEqualElements) {
 TEST_F(SortOnGpu, RangesOfManyLines) {
   expect_selected(tied({257, 4100}, DType::u8), 1, true, 0, 5);
   if (!device_is_emulated()) expect_selected(tied({300, 40000}, DType::f32, 1 << 20), 1, true, 100, 64);
+}
+
+// Elements of a range's first digit, as many as a block keeps and one more; the next digits tell them apart, or do not.
+TEST_F(SortOnGpu, RangesOfWhatABlockKeeps) {
+  const std::int64_t n = 6000;
+  for (const std::int64_t kept : {1, 9, 2047, 2048, 2049}) {
+    for (const std::int64_t few : {1, 3, 1000000}) {
+      const Tensor large = (1 << 30) + remainder(arange(n) * 7919, few), place = remainder(arange(n) * 4001, n);
+      const Tensor x = cast(where(place < kept, large, remainder(arange(n), 500)), DType::i32).eval();
+      expect_selected(x, 0, true, 0, std::min<std::int64_t>(kept, 10));
+      expect_selected(x, 0, true, 3, 20);
+      expect_selected(x, 0, false, n - kept, kept);
+      expect_selected(x, 0, false, n - kept - 2, 3);
+    }
+  }
+}
+
+// Tiles of four, eight and twelve elements per thread.
+TEST_F(SortOnGpu, TilesOfAllSizes) {
+  const cuda::GpuModel before = cuda::gpu(0).model();
+  for (const std::int64_t tiles : {1, 7, 264}) {
+    cuda::GpuModel model = before;
+    model.radix_tiles = tiles;
+    cuda::gpu(0).set_model(model);
+    for (const DType dtype : {DType::bf16, DType::f32, DType::i64}) expect_sorted(tied({2, 8300}, dtype), 1, false);
+  }
+  cuda::gpu(0).set_model(before);
 }
 
 TEST_F(SortOnGpu, MedianQuantileAndTopk) {

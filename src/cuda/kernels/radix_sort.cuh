@@ -9,10 +9,16 @@
 namespace ebb::cuda {
 
 #ifdef EBB_EDITOR
-typedef u32 P;  // a place in a line
+typedef u32 P;                     // a place in a line
+constexpr int kEach = kRadixEach;  // elements of a thread
 #endif
 
+constexpr int kTile = kEach * kThreads;
+
 using Args = RadixArgs<T, P>;
+
+// Words for so many bytes, or for the masks of all warps in turns with them.
+EBB constexpr int room_of(int bytes) { return (bytes > kWarps * 1024 ? bytes : kWarps * 1024) / 8; }
 
 // A warp's elements of a tile are neighbours, `each` per lane: 32 at a time.
 EBB int place_in_tile(int k, int each) {
@@ -21,8 +27,8 @@ EBB int place_in_tile(int k, int each) {
 
 // Counts each warp's digits. rank[k]: how many of the warp's elements with the same digit come before. `masks`: per
 // warp and digit, the lanes that have it; a warp leaves its own as zeros.
-EBB void rank_digits(const T (&key)[kRadixEach], int each, int live, int shift, u32 (*counts)[256], u32* masks,
-                     u16 (&rank)[kRadixEach]) {
+EBB void rank_digits(const T (&key)[kEach], int each, int live, int shift, u32 (*counts)[256], u32* masks,
+                     u16 (&rank)[kEach]) {
   const int lane = threadIdx.x & 31;
   u32* const of_warp = counts[threadIdx.x >> 5];
   u32* const lanes = masks + (threadIdx.x >> 5) * 256;
@@ -30,7 +36,7 @@ EBB void rank_digits(const T (&key)[kRadixEach], int each, int live, int shift, 
   for (int k = 0; k < 8; ++k) of_warp[lane + 32 * k] = lanes[lane + 32 * k] = 0;
   __syncwarp();
 #pragma unroll
-  for (int k = 0; k < kRadixEach; ++k) {
+  for (int k = 0; k < kEach; ++k) {
     if (k >= each) break;
     const bool mine = place_in_tile(k, each) < live;
     const u32 digit = digit_of(key[k], shift);
@@ -80,18 +86,17 @@ EBB void leave(const Args& a, i64* out, i64 at_line, i64 place) {
 
 extern "C" __global__ void __launch_bounds__(kThreads) sort_tiles(const Args a) {
   __shared__ u32 counts[kWarps][256], warps[kWarps];
-  __shared__ u64 room[kRadixTile * (sizeof(T) > 2 ? sizeof(T) : 2) / 8];
+  __shared__ u64 room[room_of(kTile * (sizeof(T) > 2 ? sizeof(T) : 2))];
   T* const keys = (T*)room;  // in turns
   u16* const places = (u16*)room;
   u32* const masks = (u32*)room;
-  static_assert(sizeof(room) >= kWarps * 256 * sizeof(u32));
   const int live = (int)a.length, each = (live + kThreads - 1) / kThreads;
   for (i64 line = blockIdx.x; line < a.x.n; line += gridDim.x) {
     const T* const x = line_of(a, line);
-    T key[kRadixEach];
-    u16 place[kRadixEach], rank[kRadixEach];
+    T key[kEach];
+    u16 place[kEach], rank[kEach];
 #pragma unroll
-    for (int k = 0; k < kRadixEach; ++k) {
+    for (int k = 0; k < kEach; ++k) {
       const int e = place_in_tile(k, each);
       place[k] = (u16)e;
       key[k] = k < each && e < live ? given_key(a, x, line, e) : (T)0;
@@ -102,7 +107,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) sort_tiles(const Args a) 
       place_digits(counts, warps, total);
       if (__syncthreads_or(total == (u32)live)) continue;  // all have the same digit
 #pragma unroll
-      for (int k = 0; k < kRadixEach; ++k) {
+      for (int k = 0; k < kEach; ++k) {
         if (k < each && place_in_tile(k, each) < live) {
           rank[k] = (u16)(rank[k] + counts[threadIdx.x >> 5][digit_of(key[k], shift)]);
           keys[rank[k]] = key[k];
@@ -110,24 +115,24 @@ extern "C" __global__ void __launch_bounds__(kThreads) sort_tiles(const Args a) 
       }
       __syncthreads();
 #pragma unroll
-      for (int k = 0; k < kRadixEach; ++k) {
+      for (int k = 0; k < kEach; ++k) {
         if (k < each && place_in_tile(k, each) < live) key[k] = keys[place_in_tile(k, each)];
       }
       __syncthreads();
 #pragma unroll
-      for (int k = 0; k < kRadixEach; ++k) {
+      for (int k = 0; k < kEach; ++k) {
         if (k < each && place_in_tile(k, each) < live) places[rank[k]] = place[k];
       }
       __syncthreads();
 #pragma unroll
-      for (int k = 0; k < kRadixEach; ++k) {
+      for (int k = 0; k < kEach; ++k) {
         if (k < each && place_in_tile(k, each) < live) place[k] = places[place_in_tile(k, each)];
       }
       __syncthreads();
     }
     i64* const out = (i64*)a.out.data + at(a.out, line);
 #pragma unroll
-    for (int k = 0; k < kRadixEach; ++k) {
+    for (int k = 0; k < kEach; ++k) {
       const int e = place_in_tile(k, each);
       if (k < each && e < live) leave(a, out, e, given_place(a, line, place[k]));
     }
@@ -140,11 +145,11 @@ extern "C" __global__ void __launch_bounds__(kThreads) find_varying(const Args a
   __shared__ u32 found[2];
   u64 mine = 0;
   for (i64 task = blockIdx.x; task < a.x.n * a.tiles; task += gridDim.x) {
-    const i64 line = quotient(task, a.tiles), first = (task - line * a.tiles) * kRadixTile;
+    const i64 line = quotient(task, a.tiles), first = (task - line * a.tiles) * kTile;
     const T* const x = line_of(a, line);
     const T one = given_key(a, x, line, 0);
 #pragma unroll
-    for (int k = 0; k < kRadixEach; ++k) {
+    for (int k = 0; k < kEach; ++k) {
       const i64 i = first + threadIdx.x + k * kThreads;
       if (i < a.length) mine |= (u64)(T)(given_key(a, x, line, i) ^ one);
     }
@@ -163,7 +168,7 @@ struct Pass {
   int before;  // how many others ran
 };
 EBB Pass pass_of(const Args& a) {
-  const u64 varying = (u64)a.varying[1] << 32 | a.varying[0];
+  const u64 varying = a.varying ? (u64)a.varying[1] << 32 | a.varying[0] : ~(u64)0;
   Pass pass{a.shift == 0, true, 0};
 #pragma unroll
   for (int shift = 0; shift < kKeyBits; shift += 8) {
@@ -175,18 +180,20 @@ EBB Pass pass_of(const Args& a) {
   return pass;
 }
 
-EBB void load_tile(const Args& a, const Pass& pass, i64 line, i64 first, int live, T (&key)[kRadixEach]) {
-  const int begin = place_in_tile(0, kRadixEach);
+EBB void load_tile(const Args& a, const Pass& pass, i64 line, i64 first, int live, T (&key)[kEach]) {
+  const int begin = place_in_tile(0, kEach);
   const bool dense = pass.before || a.given_keys;
   if (dense) {
-    const T* const from =
-        (pass.before ? a.keys[(pass.before - 1) & 1] : a.given_keys) + line * a.length + first + begin;
+    const T* const from = (pass.before == 0  ? a.given_keys
+                           : pass.before & 1 ? a.keys[0]
+                                             : a.keys[1]) +
+                          line * a.length + first + begin;
 #pragma unroll
-    for (int k = 0; k < kRadixEach; ++k) key[k] = begin + 32 * k < live ? from[32 * k] : (T)0;
+    for (int k = 0; k < kEach; ++k) key[k] = begin + 32 * k < live ? from[32 * k] : (T)0;
   } else {
     const T* x = line_of(a, line) + (first + begin) * a.x_step;
 #pragma unroll
-    for (int k = 0; k < kRadixEach; ++k, x += 32 * a.x_step) key[k] = begin + 32 * k < live ? key_of(*x) : (T)0;
+    for (int k = 0; k < kEach; ++k, x += 32 * a.x_step) key[k] = begin + 32 * k < live ? key_of(*x) : (T)0;
   }
 }
 
@@ -195,16 +202,16 @@ extern "C" __global__ void __launch_bounds__(kThreads) count_digits(const Args a
   const Pass pass = pass_of(a);
   if (!pass.runs) return;
   for (i64 task = blockIdx.x; task < a.x.n * a.tiles; task += gridDim.x) {
-    const i64 line = quotient(task, a.tiles), tile = task - line * a.tiles, left = a.length - tile * kRadixTile;
-    const int live = left < kRadixTile ? (int)left : kRadixTile;
-    T key[kRadixEach];
-    load_tile(a, pass, line, tile * kRadixTile, live, key);
+    const i64 line = quotient(task, a.tiles), tile = task - line * a.tiles, left = a.length - tile * kTile;
+    const int live = left < kTile ? (int)left : kTile;
+    T key[kEach];
+    load_tile(a, pass, line, tile * kTile, live, key);
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) counts[w][threadIdx.x] = 0;
     __syncthreads();
 #pragma unroll
-    for (int k = 0; k < kRadixEach; ++k) {
-      if (place_in_tile(k, kRadixEach) < live) atomicAdd(&counts[threadIdx.x >> 5][digit_of(key[k], (int)a.shift)], 1u);
+    for (int k = 0; k < kEach; ++k) {
+      if (place_in_tile(k, kEach) < live) atomicAdd(&counts[threadIdx.x >> 5][digit_of(key[k], (int)a.shift)], 1u);
     }
     __syncthreads();
     u32 total = 0;
@@ -249,71 +256,75 @@ extern "C" __global__ void __launch_bounds__(kThreads) sum_counts(const Args a) 
 }
 
 // Through shared memory, so that neighbours of the sorted tile are written by neighbours.
-extern "C" __global__ void __launch_bounds__(kThreads, 3) move_by_digits(const Args a) {
+extern "C" __global__ void __launch_bounds__(kThreads, kEach > 8 ? 3 : 4) move_by_digits(const Args a) {
   __shared__ u32 counts[kWarps][256], warps[kWarps];
   __shared__ P to[256],
       sums[kWarps];  // where in the line a digit's elements go, less where they are in the sorted tile
-  __shared__ u64 room[kRadixTile * (sizeof(T) > sizeof(P) ? sizeof(T) : sizeof(P)) / 8];
+  __shared__ u64 room[room_of(kTile * (sizeof(T) > sizeof(P) ? sizeof(T) : sizeof(P)))];
   T* const keys = (T*)room;
   P* const places = (P*)room;  // in turns
   u32* const masks = (u32*)room;
-  static_assert(sizeof(room) >= kWarps * 256 * sizeof(u32));
   const Pass pass = pass_of(a);
   const int shift = (int)a.shift;
   if (!pass.runs) return;
   for (i64 task = blockIdx.x; task < a.x.n * a.tiles; task += gridDim.x) {
-    const i64 line = quotient(task, a.tiles), tile = task - line * a.tiles, begin = tile * kRadixTile;
-    const int live = a.length - begin < kRadixTile ? (int)(a.length - begin) : kRadixTile;
-    T key[kRadixEach];
-    u16 rank[kRadixEach];
+    const i64 line = quotient(task, a.tiles), tile = task - line * a.tiles, begin = tile * kTile;
+    const int live = a.length - begin < kTile ? (int)(a.length - begin) : kTile;
+    T key[kEach];
+    u16 rank[kEach];
     load_tile(a, pass, line, begin, live, key);
-    rank_digits(key, kRadixEach, live, shift, counts, masks, rank);
     const i64 row = line * 256 + threadIdx.x;
+    const P of_digit = a.totals[row], of_tiles = a.counts[row * a.tiles + tile];
+    rank_digits(key, kEach, live, shift, counts, masks, rank);
     u32 total;
     const u32 start = place_digits(counts, warps, total);
     P all;
-    to[threadIdx.x] = sum_before(a.totals[row], sums, all) + a.counts[row * a.tiles + tile] - (P)start;
+    to[threadIdx.x] = sum_before(of_digit, sums, all) + of_tiles - (P)start;
 #pragma unroll
-    for (int k = 0; k < kRadixEach; ++k) {
-      if (place_in_tile(k, kRadixEach) >= live) continue;
+    for (int k = 0; k < kEach; ++k) {
+      if (place_in_tile(k, kEach) >= live) continue;
       rank[k] = (u16)(rank[k] + counts[threadIdx.x >> 5][digit_of(key[k], shift)]);
       keys[rank[k]] = key[k];
     }
-    __syncthreads();
-    P target[kRadixEach];
+    // Loaded here, where keys need no registers any more: they arrive while keys are written.
+    const int mine = place_in_tile(0, kEach);
+    const P* own = pass.before == 0 ? a.given_places : pass.before & 1 ? a.places[0] : a.places[1];
+    if (own) own += line * a.length + begin + mine;
+    P place[kEach];
 #pragma unroll
-    for (int k = 0; k < kRadixEach; ++k) {
+    for (int k = 0; k < kEach; ++k) {
+      place[k] = (P)(begin + mine + 32 * k);
+      if (own && mine + 32 * k < live) place[k] = own[32 * k];
+    }
+    __syncthreads();
+    T* const keys_to = (pass.before & 1 ? a.keys[1] : a.keys[0]) + line * a.length;
+    u32 digits[kEach / 4] = {};  // four per word: registers are short
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) {
       const int e = threadIdx.x + k * kThreads;
       if (e >= live) continue;
       const T sorted = keys[e];
-      target[k] = to[digit_of(sorted, shift)] + (P)e;
-      if (!pass.last) a.keys[pass.before & 1][line * a.length + target[k]] = sorted;
+      const u32 digit = digit_of(sorted, shift);
+      digits[k / 4] |= digit << 8 * (k % 4);
+      if (!pass.last) keys_to[to[digit] + (P)e] = sorted;
     }
     __syncthreads();
-    const int mine = place_in_tile(0, kRadixEach);
-    const P* const from = pass.before ? a.places[(pass.before - 1) & 1] : a.given_places;
-    if (from) {
-      const P* const own = from + line * a.length + begin + mine;
 #pragma unroll
-      for (int k = 0; k < kRadixEach; ++k) {
-        if (mine + 32 * k < live) places[rank[k]] = own[32 * k];
-      }
-    } else {
-#pragma unroll
-      for (int k = 0; k < kRadixEach; ++k) {
-        if (mine + 32 * k < live) places[rank[k]] = (P)(begin + mine + 32 * k);
-      }
+    for (int k = 0; k < kEach; ++k) {
+      if (mine + 32 * k < live) places[rank[k]] = place[k];
     }
     __syncthreads();
     i64* const out = (i64*)a.out.data + at(a.out, line);
+    P* const places_to = (pass.before & 1 ? a.places[1] : a.places[0]) + line * a.length;
 #pragma unroll
-    for (int k = 0; k < kRadixEach; ++k) {
+    for (int k = 0; k < kEach; ++k) {
       const int e = threadIdx.x + k * kThreads;
       if (e >= live) continue;
+      const P target = to[digits[k / 4] >> 8 * (k % 4) & 255u] + (P)e;
       if (pass.last) {
-        leave(a, out, (i64)target[k], (i64)places[e]);
+        leave(a, out, (i64)target, (i64)places[e]);
       } else {
-        a.places[pass.before & 1][line * a.length + target[k]] = places[e];
+        places_to[target] = places[e];
       }
     }
     __syncthreads();

@@ -38,7 +38,8 @@ std::optional<ScatterPlan> plan_own_sums(std::int64_t length, std::int64_t size,
   plan.shared_bytes = size * threads * bytes;
   if (plan.shared_bytes > std::min(model.most_own_sum_bytes, model.limits.shared)) return {};
   const std::int64_t groups = threads / plan.columns;
-  divide_line(plan, length, std::max(model.own_sum_elements * groups, 32 * size), model);
+  const std::int64_t per_place = inner > 1 ? model.piece_per_place_of_slices : model.piece_per_place;
+  divide_line(plan, length, std::max(model.own_sum_elements * groups, per_place * size), model);
   return plan;
 }
 

@@ -63,9 +63,16 @@ struct Selected {
 // Keys of x's elements, or of those selected from them.
 void sort_by_digits(Gpu& gpu, const Task& t, const Selected& selected) {
   const bool narrow = t.length <= std::int64_t{1} << 31;
-  const KernelSource source{key_text(t.x.dtype, t.descending) + fmt::format("typedef {} P;\n", narrow ? "u32" : "i64") +
+  const std::int64_t n = t.lines() * t.length;
+  std::int64_t each = kRadixEach;
+  if (t.length > kRadixTile) {
+    each = size_of(t.x.dtype) > 4 ? kMovedEachOfWide : kMovedEach;
+    while (each > 4 && n < gpu.model().radix_tiles * each * kThreads) each -= 4;
+  }
+  const KernelSource source{key_text(t.x.dtype, t.descending) +
+                            fmt::format("typedef {} P;\nconstexpr int kEach = {};\n", narrow ? "u32" : "i64", each) +
                             texts::radix_sort};
-  const std::int64_t tiles = divided_up(t.length, kRadixTile), n = t.lines() * t.length;
+  const std::int64_t tiles = divided_up(t.length, each * kThreads);
   RadixArgs<void, void> args{.x = kernel_view(t.x),
                              .out = kernel_view(t.out),
                              .length = t.length,
@@ -93,10 +100,12 @@ void sort_by_digits(Gpu& gpu, const Task& t, const Selected& selected) {
   }
   args.counts = workspace(gpu, of_places, Shape{t.lines() * 256 * tiles}, keep[4], kName).data;
   args.totals = workspace(gpu, of_places, Shape{t.lines() * 256}, keep[5], kName).data;
-  args.varying = elements<u32>(workspace(gpu, DType::i32, Shape{2}, keep[6], kName));
-  gpu.clear(args.varying, 2 * sizeof(u32));
   const std::int64_t blocks = t.lines() * tiles;
-  if (bytes > 1) launch_blocks(gpu, source, "find_varying", std::min<std::int64_t>(blocks, 2048), args);
+  if (t.key_bits == 8 * bytes) {  // fewer bits are the caller's word that they differ
+    args.varying = elements<u32>(workspace(gpu, DType::i32, Shape{2}, keep[6], kName));
+    gpu.clear(args.varying, 2 * sizeof(u32));
+    if (bytes > 1) launch_blocks(gpu, source, "find_varying", std::min<std::int64_t>(blocks, 2048), args);
+  }
   for (; args.shift < t.key_bits; args.shift += 8) {
     launch_blocks(gpu, source, "count_digits", blocks, args);
     launch_blocks(gpu, source, "sum_counts", divided_up(t.lines() * 256, kThreads / 32), args);

@@ -166,11 +166,17 @@ struct GpuModel {
   // pieces instead. Chosen: one thread took 6.8 s for a line of 33 million.
   std::int64_t short_line = 16, long_line = 1024, long_line_on_chip = 1 << 14;
   // Threads' own sums: bytes per block with which a multiprocessor has four blocks, and with which 64 threads do; a
-  // thread adds so many elements or more. A piece with one set of sums for all threads is `shared_elements` or more,
+  // thread adds so many elements or more, and a piece has so many per place, since its sums go through memory. Fewer
+  // where neighbouring lines share a block's threads, whose pieces are few: 424,008 rows of 70 for 50 places were 265
+  // pieces of 1,600, two blocks of 70 busy threads per multiprocessor, and took 0.30 ms, PyTorch 0.21. A piece with one set of sums for all threads is `shared_elements` or more,
   // and a line has up to so many pieces, whose sums are added by one launch. Chosen: with all threads at one set of
   // sums, 4,668 lines of 2,859 elements for ten places took 0.84 ms, reading them 0.04.
   std::int64_t own_sum_bytes = 54 << 10, most_own_sum_bytes = 64 << 10, own_sum_elements = 64, shared_elements = 4096,
                most_pieces = 1024;
+  std::int64_t piece_per_place = 32, piece_per_place_of_slices = 8;
+  // Tiles of a sort by digits, where there are fewer of full size: two blocks per multiprocessor, of at least four
+  // elements per thread (chosen, not measured: 424,008 keys are 104 tiles of 4,096).
+  std::int64_t radix_tiles = 264;
   // Sums in fixed point, where they do not fit on chip: a line's length leaves digits of 35 bits, of which eight hold
   // any f32; more places per element than this are sorted, whose memory depends on the elements; and bytes of digits
   // for several lines at a time. Sorted, 4.4 million numbers for 100,000 places took 0.61 ms, PyTorch's atomics 0.064.

@@ -4,9 +4,12 @@
 
 namespace ebb::cuda {
 
-constexpr int kSortPiece = 1024;                      // elements that a block sorts by merges
-constexpr int kRadixEach = 16;                        // elements of a thread, of those that a block sorts, at most
-constexpr int kRadixTile = kRadixEach * kThreads;     // of the block
+constexpr int kSortPiece = 1024;                   // elements that a block sorts by merges
+constexpr int kRadixEach = 16;                     // elements of a thread, of those that a block sorts, at most
+constexpr int kRadixTile = kRadixEach * kThreads;  // of the block
+// Elements of a thread that moves those of longer lines, of up to four bytes and of eight: with more of them three or
+// four blocks per multiprocessor leave too few registers, by NVRTC's count.
+constexpr int kMovedEach = 12, kMovedEachOfWide = 8;
 constexpr int kSelectEach = 8;                        // elements that a thread reads at a time
 constexpr int kSelectBatch = kSelectEach * kThreads;  // that its block reads
 constexpr int kSelectKept = 2048;                     // elements of a line that a block keeps in shared memory
