@@ -28,6 +28,16 @@ std::int64_t to_second(int rank) {
   return static_cast<std::int64_t>(pack_axes(axes));
 }
 
+// Whatever lies between pixels: the gradient of an image that is a slice of something larger, as a vision
+// transformer's.
+bool channels_are_neighbours(const Value& x) {
+  if (x.shape[1] == 1 || x.strides[1] != 1) return false;
+  for (int d = 0; d < x.shape.rank(); ++d) {
+    if (d != 1 && x.shape[d] > 1 && x.strides[d] < x.shape[1]) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::int32_t Simplifier::permuted(std::int32_t v, const Shape& shape, std::int64_t axes) {
@@ -156,10 +166,23 @@ std::int32_t Simplifier::as_inputs_lie(const Value& v) {
 
 std::int32_t Simplifier::reduced_as_it_lies(const Value& v) {
   const int rank = v.shape.rank();
-  if (!keeps_order_ || rank < 3 || order_of(v.inputs[0]) != Order::channels_last) return -1;
+  if (!keeps_order_ || rank < 3) return -1;
+  const std::int32_t in = v.inputs[0];
+  const Value x = at(in);  // a copy: values may move
+  const Shape last = channels_last(x.shape);
   Value turned = v;
+  if (order_of(in) == Order::channels_last || channels_are_neighbours(x)) {
+    turned.inputs = {permuted(in, last, to_last(rank))};
+  } else if (widens(x) && channels_are_neighbours(at(x.inputs[0]))) {
+    Value wide = x;
+    wide.shape = last;
+    wide.inputs = {permuted(x.inputs[0], last, to_last(rank))};
+    wide.node = -1;
+    turned.inputs = {add_elementwise(std::move(wide), true)};
+  } else {
+    return -1;
+  }
   turned.shape = channels_last(v.shape);  // axes that were reduced have one element
-  turned.inputs = {permuted(v.inputs[0], channels_last(at(v.inputs[0]).shape), to_last(rank))};
   turned.attrs.axes = (v.attrs.axes & 1u) | (v.attrs.axes >> 2) << 1 | (v.attrs.axes >> 1 & 1u) << (rank - 1);
   turned.node = -1;
   const std::uint32_t all_but_channels = (1u << (rank - 1)) - 1;

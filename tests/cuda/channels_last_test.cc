@@ -136,6 +136,23 @@ TEST_P(ChannelsLast, PatchesAreProducts) {
   EXPECT_EQ(embed({2, 3, 8, 8}, {5, 3, 4, 4}, {.stride = 4, .padding = 2}), all);
 }
 
+// The gradient of a bias where pixels stand behind a token, as in a vision transformer: threads that are neighbours
+// read channels that are.
+TEST_P(ChannelsLast, PixelsBehindATokenAreSummedAsTheyLie) {
+  const auto embedded = [](const std::vector<Tensor>& in) {
+    const Tensor seen = transpose(flatten(conv2d(in[0], in[1], in[2], {.stride = 4}), 2), 1, 2);
+    return std::vector<Tensor>{tanh(cat({in[3], seen}, 1))};
+  };
+  const std::vector<Tensor> inputs{real({2, 3, 12, 8}), real({8, 3, 4, 4}, 0.3), real({8}), real({2, 1, 8})};
+  compare(inputs, embedded);
+  std::vector<Tensor> there;
+  for (const Tensor& x : inputs) there.push_back(variable(x.to(kGpu)));
+  const Tensor loss = sum(square(cast(embedded(there)[0], DType::f32)));
+  const std::string text = print_schedule({backward(loss)[there[2]]});
+  EXPECT_NE(text.find("columns sum"), std::string::npos) << text;
+  EXPECT_EQ(text.find("row sum"), std::string::npos) << text;
+}
+
 // Planes of one row or column, images of one pixel, one channel: axes of one element have no order.
 TEST_P(ChannelsLast, AxesOfOneElement) {
   for (const Shape& images :
