@@ -199,7 +199,10 @@ class Strips {
       loop->tiles = model_.rows_cut > 0;
       loop->strips = divided(region.count, length);
       std::optional<StripBodies> made = make_bodies(g_, region, round, model_, device_, length);
-      if (!made) return false;
+      if (!made) {
+        sort_inputs_first(g_);  // checks of indices are behind their readers
+        return false;
+      }
       loop->bodies = std::move(made->bodies);
       loop->inputs = std::move(made->strip_inputs);
       for (std::int32_t v : round.members) {
