@@ -73,7 +73,7 @@ TEST_F(GridSample, IsTheFormulaForEveryOptionAndDtype) {
   }
 }
 
-TEST_F(GridSample, GradientsAreSlopesToTheSecondOrder) {
+TEST_F(GridSample, GradientsAreDifferencesToTheSecondOrder) {
   for (const GridSampleOptions& o : all_options()) {
     const auto f = [&](const std::vector<Tensor>& v) { return grid_sample(v[0], v[1], o); };
     const std::vector<Tensor> plane{numbers({2, 2, 3, 4}), points({2, 1, 5, 2})};
@@ -87,7 +87,7 @@ TEST_F(GridSample, GradientsAreSlopesToTheSecondOrder) {
 }
 
 // The third derivative of a cubic to its points, by differences of the second.
-TEST_F(GridSample, HasThirdDerivatives) {
+TEST_F(GridSample, ThirdDerivativesAreDifferencesOfTheSecond) {
   const Tensor x = numbers({1, 1, 5, 5});
   const GridSampleOptions cubic{.mode = "bicubic"};
   const auto curvature = [&](const Tensor& g) {
