@@ -8,7 +8,7 @@ torch.compile keeps an operation with a name, which knows its formula by a numbe
 import torch
 
 from . import _core
-from ._torch_transforms import dense, last_derivative, one_by_one, spread
+from ._torch_transforms import dense, last_derivative, one_by_one, scaled, spread
 
 _OPERANDS = 3  # x, head and bias come before the others among the inputs that have gradients
 _formulas = []
@@ -81,7 +81,7 @@ def make(exchange):
         @staticmethod
         def backward(ctx, grad, *_):
             tensors, known = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
-            found = [g * grad.to(g.dtype) for g in Gradients.apply(ctx.call, ctx.wrt, len(known), *known, *tensors)]
+            found = scaled(Gradients.apply(ctx.call, ctx.wrt, len(known), *known, *tensors), grad)
             return None, None, None, *spread(found, ctx.wrt, ctx.count - 1)
 
         @staticmethod
@@ -167,7 +167,7 @@ def make(exchange):
         ctx.save_for_backward(*output[1:])
 
     def pull_back(ctx, grads):
-        found = [g * grads[0].to(g.dtype) for g in ctx.saved_tensors]
+        found = scaled(ctx.saved_tensors, grads[0])
         x, head, bias, *further = spread(found, ctx.wrt, _OPERANDS + ctx.others + ctx.shared)
         return None, None, x, head, None, bias, further[: ctx.others], further[ctx.others :], *[None] * 8
 

@@ -86,6 +86,15 @@ def spread(found, wrt, count):
     return result
 
 
+def scaled(gradients, factor):
+    """Each times the factor, rounded once: the factor of halves is not."""
+    found = []
+    for g in gradients:
+        wide = torch.promote_types(g.dtype, factor.dtype)
+        found.append((g.to(wide) * factor.to(wide)).to(g.dtype))
+    return found
+
+
 # ---- functions of torch.func's that take one sample at a time
 
 
@@ -328,7 +337,7 @@ def make(exchange):
     def pull_back(ctx, grads):
         grad, wrt = grads[0], ctx.wrt
         if ctx.in_one_pass:
-            found = [g * grad.to(g.dtype) for g in ctx.saved_tensors]
+            found = scaled(ctx.saved_tensors, grad)
         else:
             found = torch.ops.ebb.loss_gradient(grad, ctx.number, ctx.wide, ctx.options, wrt, *ctx.saved_tensors)
         return None, None, None, None, *spread(found, wrt, most)

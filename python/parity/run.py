@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """make parity: finds a Python with PyTorch and a package of Ebb for it, then runs beside_torch.py, keywords.py, compare.py, samples.py,
-refusals.py, huggingface.py, matrix.py, the tests beside it (test_*.py), the examples that need PyTorch and, where there is a GPU,
-torch_cuda.py.
+refusals.py, huggingface.py, decoders.py, matrix.py, the tests beside it (test_*.py), the examples that need PyTorch and, where
+there is a GPU, torch_cuda.py.
 
 EBB_BENCH_PYTHON names a Python that has PyTorch (else .venv-bench is made, as for make bench), EBB_PYTHON_PACKAGE a folder with
 the package ebb built for it (else the build tree's, or one that pip builds from this repository).
@@ -63,6 +63,7 @@ def main():
         Path(__file__).with_name("samples.py"),
         Path(__file__).with_name("refusals.py"),
         Path(__file__).with_name("huggingface.py"),
+        Path(__file__).with_name("decoders.py"),
         Path(__file__).with_name("matrix.py"),
         *sorted(Path(__file__).parent.glob("test_*.py")),
         ROOT / "examples" / "python" / "torch_loss.py",

@@ -87,6 +87,24 @@ def test_one_pass_computes_value_and_gradients(counter, monkeypatch):
     assert calls == ["_loss_forward"] * 2
 
 
+@pytest.mark.parametrize("loss", ["cross entropy", "formula"])
+def test_the_factor_of_a_loss_is_not_rounded(counter, loss):
+    x, head = (torch.randn(*shape, generator=torch.Generator().manual_seed(3)).bfloat16() for shape in ((9, 16), (50, 16)))
+    target = torch.arange(9)
+
+    def third(x, head):
+        if loss == "formula":
+            return ebb.torch.linear_loss(x, head, target, lambda log_probs: -log_probs) / 3
+        return ebb.torch._wide_linear_cross_entropy(x, head, target) / 3
+
+    def gradients(f):
+        inputs = [t.clone().requires_grad_() for t in (x, head)]
+        return torch.autograd.grad(f(*inputs), inputs)
+
+    for ours, expected in zip(gradients(torch.compile(third, backend=counter, fullgraph=True)), gradients(third)):
+        assert torch.equal(ours, expected)
+
+
 def test_targets_that_are_probabilities_get_their_gradient(counter):
     x, head = torch.randn(9, 6, requires_grad=True), torch.randn(11, 6, requires_grad=True)
     target = torch.randn(9, 11).softmax(-1).requires_grad_()
