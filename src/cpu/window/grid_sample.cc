@@ -17,8 +17,6 @@
 namespace ebb::cpu {
 namespace {
 
-constexpr std::int64_t kChannels = 64;  // of a task, whose taps are found once; chosen, not measured
-
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 template <class T>
@@ -141,7 +139,7 @@ void sample(const LibraryCall& call) {
   const T* const planes = static_cast<const T*>(planes_of<T>(x, keep, label_of(call)).data);
   const Points<T> points(call, call.inputs[1], x.shape);
   const std::int64_t channels = x.shape[1], size = plane_size(x.shape), count = points.count();
-  const std::int64_t together = std::min(channels, kChannels), groups = ceil_div(channels, together);
+  const std::int64_t together = std::min(channels, cpu_model().grid_channels), groups = ceil_div(channels, together);
   const std::int64_t part = ceil_div(cpu_model().pool_elements, together * kGridBlock) * kGridBlock;
   const std::int64_t parts = ceil_div(count, part);
   const bool in_place = y.dtype == dtype_of_type<T>::value;

@@ -59,10 +59,10 @@ struct Task {
 };
 
 // Lanes that share the channels of a point: more where points are few.
-int lanes_of_point(const Args& a) {
-  constexpr std::int64_t kEnoughThreads = 1 << 17, kChannelsOfLane = 8;  // chosen, not measured
+int lanes_of_point(const Args& a, const GpuModel& model) {
   int lanes = 1;
-  while (lanes < 32 && a.images * a.points * lanes < kEnoughThreads && a.channels >= 2 * lanes * kChannelsOfLane)
+  while (lanes < 32 && a.images * a.points * lanes < model.grid_threads &&
+         a.channels >= 2 * lanes * model.grid_lane_channels)
     lanes *= 2;
   return lanes;
 }
@@ -82,7 +82,7 @@ void run_grid_sample_grid_gradient(const LibraryCall& call, Gpu& gpu) {
   const View grid = packed(gpu, call.inputs[2], kept_grid, kName);
   Task t(call, x, y, grid);
   t.args.gradient = call.outputs[0].data;
-  const int lanes = lanes_of_point(t.args);
+  const int lanes = lanes_of_point(t.args, gpu.model());
   launch_elements(gpu, t.source(lanes), "grid_gradient", t.args.images * t.args.points * lanes, t.args);
 }
 

@@ -168,9 +168,10 @@ struct GpuModel {
   // Threads' own sums: bytes per block with which a multiprocessor has four blocks, and with which 64 threads do; a
   // thread adds so many elements or more, and a piece has so many per place, since its sums go through memory. Fewer
   // where neighbouring lines share a block's threads, whose pieces are few: 424,008 rows of 70 for 50 places were 265
-  // pieces of 1,600, two blocks of 70 busy threads per multiprocessor, and took 0.30 ms, PyTorch 0.21. A piece with one set of sums for all threads is `shared_elements` or more,
-  // and a line has up to so many pieces, whose sums are added by one launch. Chosen: with all threads at one set of
-  // sums, 4,668 lines of 2,859 elements for ten places took 0.84 ms, reading them 0.04.
+  // pieces of 1,600, two blocks of 70 busy threads per multiprocessor, and took 0.30 ms, PyTorch 0.21. A piece with one
+  // set of sums for all threads is `shared_elements` or more, and a line has up to so many pieces, whose sums are added
+  // by one launch. Chosen: with all threads at one set of sums, 4,668 lines of 2,859 elements for ten places took 0.84
+  // ms, reading them 0.04.
   std::int64_t own_sum_bytes = 54 << 10, most_own_sum_bytes = 64 << 10, own_sum_elements = 64, shared_elements = 4096,
                most_pieces = 1024;
   std::int64_t piece_per_place = 32, piece_per_place_of_slices = 8;
@@ -182,6 +183,9 @@ struct GpuModel {
   // for several lines at a time. Sorted, 4.4 million numbers for 100,000 places took 0.61 ms, PyTorch's atomics 0.064.
   // (Chosen, not measured.)
   std::int64_t longest_exact = 1 << 27, exact_places = 4, exact_bytes = std::int64_t{256} << 20;
+  // grid_sample: threads that are enough for a large GPU, and channels that a lane takes before another shares a
+  // point's. (Chosen, not measured.)
+  std::int64_t grid_threads = 1 << 17, grid_lane_channels = 8;
   // Sums of integers that a block adds in shared memory before all do in memory; lines from which on a block each is
   // enough for a large GPU.
   std::int64_t table_bytes = 96 << 10, busy_blocks = 132;
