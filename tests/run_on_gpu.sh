@@ -38,13 +38,13 @@ sanitize() {  # TOOL SHARD SHARDS
 export -f shard sanitize
 rm -f "$logs/shards" "$logs/sanitized"
 {
-  for tool in ${SANITIZE-}; do for ((i = 0; i < 4; ++i)); do echo "sanitize $tool $i 4"; done; done
   for name in $TESTS; do
     count=$("$programs/test_$name" --gtest_list_tests --gtest_filter="$FILTER" 2>/dev/null | grep -c '^  ')
     shards=$(((count + 24) / 25)); [ $shards -lt $((3 * jobs)) ] || shards=$((3 * jobs))
     [ $shards -ge "$jobs" ] || shards=$((count < jobs ? count : jobs))
     for ((i = 0; i < shards; ++i)); do echo "shard $name $i $shards"; done
   done
+  for tool in ${SANITIZE-}; do for ((i = 0; i < 4; ++i)); do echo "sanitize $tool $i 4"; done; done
 } | xargs -P "$jobs" -I{} bash -c '{}'
 
 sum() { awk -v what="$2" '{ n[$1]++; passed[$1] += $3; failed[$1] += $4; s[$1] += $5; if ($2) bad[$1] = 1 }
