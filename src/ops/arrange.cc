@@ -109,6 +109,29 @@ std::pair<Tensor, Tensor> extremum_so_far(const char* op, Op place, const Tensor
   return {gather(x, a, at), at};
 }
 
+// logcumsumexp along the middle axis of three. Short lines double the distance of what is added: log2(n) passes. Long
+// ones are cut into blocks, whose prefixes are read at once, and the blocks' last ones are the same problem: 512 lines
+// of 32,000 take 0.34 ms on an H200, by doubling 1.33, with blocks of 16 0.45.
+Tensor log_sums_so_far(const Tensor& x) {
+  constexpr std::int64_t kBlock = 8, kShort = 128;
+  constexpr double kNothing = -std::numeric_limits<double>::infinity();
+  const std::int64_t outer = x.shape()[0], n = x.shape()[1], inner = x.shape()[2], blocks = (n + kBlock - 1) / kBlock;
+  if (n <= kShort) {
+    Tensor y = x;
+    for (std::int64_t d = 1; d < n; d *= 2) y = logaddexp(y, delayed(y, 1, d, kNothing));
+    return y;
+  }
+  const std::int64_t rest = blocks * kBlock - n;
+  const Tensor whole = rest ? cat({x, full({outer, rest, inner}, kNothing, x.dtype())}, 1) : x;
+  const Tensor place = arange(kBlock);
+  const Tensor so_far = reshape(place, {kBlock, 1, 1}) >= reshape(place, {1, kBlock, 1});
+  const Tensor each = reshape(whole, {outer, blocks, 1, kBlock, inner});
+  const Tensor inside = logsumexp(where(so_far, each, kNothing), {3});
+  const Tensor lasts = reshape(narrow(inside, 2, kBlock - 1, 1), {outer, blocks, inner});
+  const Tensor before = unsqueeze(delayed(log_sums_so_far(lasts), 1, 1, kNothing), 2);
+  return narrow(reshape(logaddexp(inside, before), {outer, blocks * kBlock, inner}), 1, 0, n);
+}
+
 }  // namespace
 
 std::pair<Tensor, Tensor> cummax(const Tensor& x, std::int64_t axis) {
@@ -122,10 +145,11 @@ Tensor logcumsumexp(const Tensor& x, std::int64_t axis) {
   const Tensor real = as_real(x);
   if (x.rank() == 0) return normalize_axis("logcumsumexp", axis, 1), real;
   const int a = normalize_axis("logcumsumexp", axis, x.rank());
-  Tensor y = widen(real);
-  for (std::int64_t d = 1; d < x.shape()[a]; d *= 2)
-    y = logaddexp(y, delayed(y, a, d, -std::numeric_limits<double>::infinity()));
-  return cast(y, real.dtype());
+  const Shape& shape = x.shape();
+  std::int64_t outer = 1, inner = 1;
+  for (int k = 0; k < shape.rank(); ++k) (k < a ? outer : inner) *= k == a ? 1 : shape[k];
+  const Tensor lines = reshape(widen(real), {outer, shape[a], inner});
+  return cast(reshape(log_sums_so_far(lines), shape), real.dtype());
 }
 
 // ---- writing to places ----------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@
 
 #include "ebb/ebb.h"
 #include "expect_error.h"
+#include "test_device.h"
 
 namespace ebb::testing {
 namespace {
@@ -138,10 +139,12 @@ TEST(Fp8, GradientsRoundCotangentsToE5M2) {
   const Tensor x = variable(randn({6, 20})), w = variable(randn({9, 20})), g = spread({6, 9}, 3, DType::f32);
   const Gradients d = backward(sum(fp8_linear(x, w) * g));
   const Matrix a = matrix_of(x), b = matrix_of(w), c = matrix_of(g);
-  const auto expect_near = [](const Matrix& found, const Matrix& wanted) {
+  // Tensor cores of Hopper add products of FP8 with about 14 bits: 3.5e-5 of the largest sum on an H200.
+  const double share = on_gpu() ? 1e-4 : 1e-5;
+  const auto expect_near = [&](const Matrix& found, const Matrix& wanted) {
     double most = 0;
     for (const double v : wanted.x) most = std::max(most, std::fabs(v));
-    for (std::size_t i = 0; i < wanted.x.size(); ++i) EXPECT_NEAR(found.x[i], wanted.x[i], 1e-5 * most);
+    for (std::size_t i = 0; i < wanted.x.size(); ++i) EXPECT_NEAR(found.x[i], wanted.x[i], share * most);
   };
   expect_near(matrix_of(d[x]), product(c, b.turned(), &kE5M2, &kE4M3));
   expect_near(matrix_of(d[w]), product(c.turned(), a.turned(), &kE5M2, &kE4M3));
