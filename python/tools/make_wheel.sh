@@ -53,7 +53,9 @@ for library in libstdc++.so.6 libgcc_s.so.1 libm.so.6 libpthread.so.0 libdl.so.2
 done
 "$python" -m pip install --quiet --target "$root/packages" "$wheel" numpy pytest einops mypy
 mkdir -p "$root/repo/python"
-cp -r "$source"/{include,docs,examples,tools,README.md,CHANGELOG.md,CITATION.cff,CMakeLists.txt} "$root/repo"
+cp -r "$source"/{include,docs,examples,tools,bench,README.md,CHANGELOG.md,CITATION.cff,CMakeLists.txt} "$root/repo"
+mkdir -p "$root/repo/tests/models"
+cp -r "$source"/tests/models/golden "$root/repo/tests/models"
 cp -r "$source"/python/{tests,tools,ebb} "$root/repo/python"
 rm -f "$root/repo/python/tests/"{test_site,test_cuda,test_function_walk,test_layer_walk}.py  # need a browser, and a GPU or the build folder's emulated one
 
