@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # all_wheels.sh OUTPUT PYTHON...: a manylinux wheel for each of these interpreters, in the folder OUTPUT. A release has those of
-# 3.10, 3.11, 3.12 (which serves all later ones) and the free-threaded builds (3.14t). Each has a virtual environment and a build
+# 3.10, 3.11, 3.12 (which serves all later ones) and the free-threaded builds (3.13t, 3.14t). Each has a virtual environment and a build
 # folder of its own in build/; BARE_TESTS=no leaves out the Python tests in a bare system.
 set -euo pipefail
 output=$1
