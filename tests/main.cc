@@ -6,6 +6,7 @@
 // EBB_SKIPPED_TESTS=FILE: a line "reason, tab, test" is added to it for every test that was skipped.
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -38,6 +39,7 @@ class NotesSkipped : public testing::EmptyTestEventListener {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGINT, SIG_DFL);  // a shell that runs the tests in the background ignores it, for its children too
   const char* const named = std::getenv("EBB_TEST_DEVICE");
   const std::string_view device = named ? named : "";
   if (device == "second") {

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Notes every skipped test in the file $EBB_SKIPPED_TESTS, as tests/main.cc does: `make test` counts them."""
 import os
+import signal
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it, for its children too
 
 
 def note(report):
