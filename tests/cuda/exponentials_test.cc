@@ -198,7 +198,7 @@ TEST_F(Exponentials, WithThePlaceOfTheLargestCompileForGpus) {
   for (const PlanStep& step : c->plan.steps) {
     if (step.program) kernels.add(cuda::print_sweep(*step.program));
   }
-  for (const char* gpu : kArchitectures) EXPECT_EQ(compile_error(joined(kernels.sources()), gpu), "");
+  for (const char* gpu : kArchitectures) EXPECT_EQ(compile_errors(kernels.sources(), gpu), "");
 }
 
 TEST_F(Exponentials, AreOnePassWhereItsNumbersAreTheSame) {

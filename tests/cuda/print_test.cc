@@ -225,7 +225,7 @@ TEST(SweepText, CompilesForGpus) {
       if (wanted && step.program) kernels.add(cuda::print_sweep(*step.program));
     }
   }
-  for (const char* gpu : kArchitectures) EXPECT_EQ(compile_error(joined(kernels.sources()), gpu), "");
+  for (const char* gpu : kArchitectures) EXPECT_EQ(compile_errors(kernels.sources(), gpu), "");
 }
 
 // Sizes, strides and numbers are arguments.

@@ -23,7 +23,7 @@ TEST_P(LibraryTexts, CompileForGpus) {
     const bool is_first = kernels.insert(asked.kernel).second;
     if (is_turn_of(GetParam(), number++) || is_first) sources.push_back(asked.source);
   }
-  EXPECT_EQ(compile_error(joined(sources), GetParam()), "");
+  EXPECT_EQ(compile_errors(sources, GetParam()), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, LibraryTexts, ::testing::ValuesIn(kArchitectures),

@@ -5,16 +5,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <mutex>
 #include <set>
 #include <sstream>
-#include <thread>
 
 #include "cuda/compile_for_gpu.h"
 #include "cuda/kernel_store.h"
@@ -56,7 +52,6 @@ class KnownToCompile {
   }
   bool contains(const std::string& text) const { return keys_.contains(KernelStore::key_of(text)); }
   void add(const std::vector<cuda::KernelSource>& sources) {
-    std::lock_guard guard(mutex_);
     std::ofstream out(path_, std::ios::app);
     for (const cuda::KernelSource& source : sources) out << KernelStore::key_of(source.text) << "\n";
   }
@@ -64,7 +59,6 @@ class KnownToCompile {
  private:
   std::string path_;
   std::set<std::string> keys_;
-  std::mutex mutex_;
 };
 
 class RecordedKernels : public ::testing::TestWithParam<const char*> {};
@@ -83,27 +77,7 @@ TEST_P(RecordedKernels, Compile) {
     if (!known.contains(source.text)) left.push_back(std::move(source));
   }
   if (all == 0 && architecture != "sm_90a") GTEST_SKIP() << "no kernels were recorded (ctest runs what records them)";
-  constexpr std::size_t kBatch = 40;  // texts in a program
-  std::atomic<std::size_t> next{0};
-  std::mutex mutex;
-  std::vector<std::thread> workers;
-  for (unsigned w = 0; w < std::max(1u, std::thread::hardware_concurrency()); ++w) {
-    workers.emplace_back([&] {
-      for (std::size_t first = kBatch * next++; first < left.size(); first = kBatch * next++) {
-        const auto begin = left.begin() + static_cast<std::ptrdiff_t>(first);
-        const auto end = left.begin() + static_cast<std::ptrdiff_t>(std::min(first + kBatch, left.size()));
-        const std::vector<cuda::KernelSource> batch(begin, end);
-        const std::string error = compile_error(joined(batch), architecture);
-        if (error.empty()) {
-          known.add(batch);
-          continue;
-        }
-        std::lock_guard guard(mutex);
-        ADD_FAILURE() << error;
-      }
-    });
-  }
-  for (std::thread& w : workers) w.join();
+  EXPECT_EQ(compile_errors(left, architecture, [&](const auto& some) { known.add(some); }), "");
   std::printf("%zu kernels for %s, %zu of them new\n", all, architecture.c_str(), left.size());
 }
 
