@@ -79,17 +79,12 @@ int main(int count, char** arguments) {
     const Tensor x = randint(0, 90, {s.batch, s.context});
     const Tensor next = reshape(index_select(follows, 0, flatten(x)), x.shape());
     const Tensor loss = cast_parameters(gpt, DType::bf16).loss(x, next);
-    const Gradients gradients = clip_by_norm(backward(loss), 1.0).gradients;
+    adamw.step(gpt, clip_by_norm(backward(loss), 1.0).gradients);  // evaluates the loss, too
     if (step % report == 0 || step + 1 == s.steps) {
-      // Together: a forward pass by itself would keep all that a backward pass might ask for.
-      std::vector<Tensor> together{loss};
-      for (const auto& [parameter, gradient] : gradients.all()) together.push_back(gradient);
-      eval(together);
       last = loss.item();
       if (step == 0) first = last;
       std::printf("step %3lld   loss %.4f\n", static_cast<long long>(step), last);
     }
-    adamw.step(gpt, gradients);
     if (step + 1 == warm_up) {
       synchronize(default_device());
       start = std::chrono::steady_clock::now();

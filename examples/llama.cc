@@ -48,13 +48,12 @@ int main(int count, char** arguments) {
     const models::Llama half = cast_parameters(llama, DType::bf16);
     // On a GPU the logits are rounded as those of a Linear layer in bf16 would be.
     const Tensor loss = linear_cross_entropy(half(x), half.head(), next, {.round_logits = true});
-    const Gradients gradients = clip_by_norm(backward(loss), 1.0).gradients;
+    adamw.step(llama, clip_by_norm(backward(loss), 1.0).gradients);  // evaluates the loss, too
     if (step % report == 0 || step + 1 == steps) {
-      last = training_program::read_loss(loss, gradients);
+      last = loss.item();
       if (step == 0) first = last;
       std::printf("step %3lld   loss %.4f\n", static_cast<long long>(step), last);
     }
-    adamw.step(llama, gradients);
   }
   if (on_gpu || o.has("--time")) {
     // Forward and backward: 6 operations per weight, and 12 per layer, head, its width and earlier token (context / 2).

@@ -35,35 +35,29 @@ class Options {
   std::map<std::string, std::string> given_;
 };
 
-// Times the steps between the first ones, in which kernels are compiled, and the last, whose loss is read: a schedule of
-// its own, with kernels of its own.
+// Times the steps after the first ones, in which schedules are made and kernels are compiled.
 class StepClock {
  public:
-  explicit StepClock(std::int64_t steps) : last_(steps - 1), warm_up_(std::min<std::int64_t>(steps / 2, 12)) {}
+  explicit StepClock(std::int64_t steps) : steps_(steps), warm_up_(std::min<std::int64_t>(steps / 2, 12)) {}
   void before(std::int64_t step) {
-    if (step != warm_up_ && step != last_) return;
-    synchronize(default_device());
-    (step == last_ ? end_ : start_) = std::chrono::steady_clock::now();
+    if (step == warm_up_) start_ = now();
   }
-  double seconds_per_step() const {
-    return std::chrono::duration<double>(end_ - start_).count() /
-           static_cast<double>(std::max<std::int64_t>(1, last_ - warm_up_));
+  double seconds_per_step() const {  // after the last step
+    return std::chrono::duration<double>(now() - start_).count() /
+           static_cast<double>(std::max<std::int64_t>(1, steps_ - warm_up_));
   }
 
  private:
-  std::int64_t last_, warm_up_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), end_;
+  static std::chrono::steady_clock::time_point now() {
+    synchronize(default_device());
+    return std::chrono::steady_clock::now();
+  }
+
+  std::int64_t steps_, warm_up_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 inline double peak_gigabytes() { return 1e-9 * static_cast<double>(memory_stats(default_device()).peak); }
-
-// The loss with all gradients: a forward pass by itself would keep what a backward pass might ask for.
-inline double read_loss(const Tensor& loss, const Gradients& gradients) {
-  std::vector<Tensor> together{loss};
-  for (const auto& [parameter, gradient] : gradients.all()) together.push_back(gradient);
-  eval(together);
-  return loss.item();
-}
 
 // Trains on one batch of random pictures, whose classes the network learns by heart. 0 where the loss has fallen.
 template <class Net, class Optimizer>
@@ -79,11 +73,10 @@ int train_pictures(Net& net, Optimizer& optimizer, const Options& options, std::
     clock.before(step);
     Net half = cast_parameters(net, dtype);  // f32 weights are updated
     const Tensor loss = cross_entropy(cast(half(cast(pictures, dtype)), DType::f32), labels);
-    take_buffers(net, half);  // running statistics
-    const Gradients gradients = backward(loss);
-    if (step == 0) first = read_loss(loss, gradients);
-    if (step + 1 == steps) last = read_loss(loss, gradients);
-    optimizer.step(net, gradients);
+    take_buffers(net, half);              // running statistics
+    optimizer.step(net, backward(loss));  // evaluates the loss, too
+    if (step == 0) first = loss.item();
+    if (step + 1 == steps) last = loss.item();
   }
   const double seconds = clock.seconds_per_step();
   std::printf("loss %.4f, then %.4f\n", first, last);
