@@ -67,4 +67,30 @@ struct RowUnits {
   std::function<Tensor(const Tensor& losses, const std::vector<Tensor>& further)> cotangents;
 };
 
+// Statistics of rows of logits z = factor·x·Wᵀ without the logits, for GPUs: a linear_cross_entropy call with these
+// options.
+//   inputs    x [N, H], head W [V, H] of bf16, target [N] i64, classes
+//   outputs   f32 [N, ..]: log p(target), log Σ e^z, and where they are wanted −Σ p·log p and the first class with max
+//   z
+struct TokenStatisticsCall {
+  double factor = 1;       // positive
+  std::int64_t chunk = 0;  // rows whose logits may exist at a time; 0: chosen by the kernel
+  bool entropy = false, argmax = false;
+
+  std::int64_t columns() const { return 2 + entropy + argmax; }
+  bool operator==(const TokenStatisticsCall&) const = default;
+  template <class Visit>
+  void each_field(Visit&& visit) const {
+    visit("factor", factor);
+    visit("chunk", chunk);
+    visit("entropy", entropy);
+    visit("argmax", argmax);
+  }
+};
+// Null where the call has others.
+inline const TokenStatisticsCall* statistics_options(const Attrs& attrs) {
+  const auto* const found = dynamic_cast<const OptionsOf<TokenStatisticsCall>*>(attrs.options.get());
+  return found ? &found->value : nullptr;
+}
+
 }  // namespace ebb

@@ -60,8 +60,22 @@ Tensor columns_of(const Tensor& z, const Tensor& target, const TokenStatisticsOp
   return cat(columns, 1);
 }
 
+// A GPU has a kernel for logits of bf16 that are scaled, and nothing else.
+bool has_kernel(const Tensors& in, const TokenStatisticsOptions& o) {
+  return in[0].device() != Device{} && in[0].dtype() == DType::bf16 && in[1].dtype() == DType::bf16 && in.size() == 2 &&
+         in[0].size(1) > 0 && o.softcap == 0 && o.logit_scale > 0 && !o.log_sum_sq_probs && !o.mean_logits;
+}
+Tensor columns_by_kernel(const Tensors& in, const Tensor& target, const TokenStatisticsOptions& o) {
+  const TokenStatisticsCall c{
+      .factor = o.logit_scale / o.temperature, .chunk = o.chunk, .entropy = o.entropy, .argmax = o.argmax};
+  const Tensors inputs{contiguous(in[0]), contiguous(in[1]), target};
+  return make_call(Op::linear_cross_entropy, inputs, with_options(c),
+                   {{Shape{in[0].size(0), c.columns()}, DType::f32}});
+}
+
 // The columns of all rows, inputs {x [N, H], head [V, H]} and perhaps a bias [V]: chunks of rows.
 Tensor columns_by_rows(const Tensors& in, const Tensor& target, const TokenStatisticsOptions& o) {
+  if (has_kernel(in, o)) return columns_by_kernel(in, target, o);
   const std::int64_t rows = in[0].size(0), classes = in[1].size(0);
   const std::int64_t chunk = even_length(rows, logits_at_a_time(o.chunk, classes, in[0].device()) / classes);
   const ChunkHead head(in[0], in[1]);

@@ -52,6 +52,7 @@ TEST(CallOptions, EveryFieldCounts) {
   expect_fields_count<TriangularSolveCall>({{.upper = true}, {.transposed = true}, {.unit_diagonal = true}});
   expect_fields_count<AttentionCall>({{.scale = 0.5}, {.causal = true}, {.mask = true}, {.documents = true}});
   expect_fields_count<AlignmentCall>({{.order = 1}, {.blank = 3}, {.zero_infinity = true}});
+  expect_fields_count<TokenStatisticsCall>({{.factor = 2}, {.chunk = 64}, {.entropy = true}, {.argmax = true}});
   expect_fields_count<LinearCrossEntropyCall>({{.ignore_index = -1},
                                                {.label_smoothing = 0.1},
                                                {.z_loss = 1e-4},

@@ -99,6 +99,7 @@ void run_grid_sample_grid_gradient(const LibraryCall& call, Gpu& gpu);
 void run_attention(const LibraryCall& call, Gpu& gpu);
 void run_attention_gradient(const LibraryCall& call, Gpu& gpu);
 void run_linear_cross_entropy(const LibraryCall& call, Gpu& gpu, RunMark& mark);
+void run_token_statistics(const LibraryCall& call, Gpu& gpu);  // such a call with TokenStatisticsCall
 void run_transducer(const LibraryCall& call, Gpu& gpu, RunMark& mark);
 void run_sparsemax_threshold(const LibraryCall& call, Gpu& gpu);
 void run_multilabel_hinges(const LibraryCall& call, Gpu& gpu, RunMark& mark);

@@ -247,12 +247,8 @@ class LinearCrossEntropy {
   // Numbers of a row of the chunk: its reference, its target or -1, its target's logit, its factor.
   std::byte* row_number(std::int64_t which) const { return element_at(row_numbers_, which * chunk_); }
   ExponentialProduct exponentials(std::int64_t rows) const {
-    return {.rows = rows,
-            .classes = classes_,
+    return {.factors = {.rows = rows, .classes = classes_, .width = width_, .x = x_block_.data, .head = head_.data},
             .step = step_,
-            .width = width_,
-            .x = x_block_.data,
-            .head = head_.data,
             .out = logits_.data,
             .reference = row_number(0),
             .chosen = row_number(1),
@@ -263,7 +259,9 @@ class LinearCrossEntropy {
     if (!usual_ || !o_.round_logits || o_.z_loss != 0 || units_ || width_ == 0) return false;
     if (reinterpret_cast<std::uintptr_t>(head_.data) % 16 != 0) return false;
     if (gpu_.model().each_row_anew) return true;
-    ExponentialProduct p{.rows = chunk_, .classes = classes_, .step = step_, .width = width_, .head = head_.data};
+    ExponentialProduct p;
+    p.factors = {.rows = chunk_, .classes = classes_, .width = width_, .x = nullptr, .head = head_.data};
+    p.step = step_;
     return can_make_exponentials(gpu_, p);
   }
   // Losses, and what add_gradients needs: exponentials, rows of x and their factors.
@@ -531,6 +529,7 @@ class LinearCrossEntropy {
 }  // namespace
 
 void run_linear_cross_entropy(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
+  if (statistics_options(call.attrs)) return run_token_statistics(call, gpu);
   LinearCrossEntropy(call, gpu, mark).run();
 }
 
