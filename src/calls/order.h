@@ -7,10 +7,12 @@
 // Options of calls about order, besides the axis, which is their attrs.i[0].
 namespace ebb {
 
-// argsort (x) -> i64: the stable order of the elements along the axis, or [first, first + count) of it.
+// argsort (x) -> i64: the stable order of the elements along the axis, or [first, first + count) of it; with `values`
+// of all, a second output: the elements in this order, each with its own bits.
 struct ArgsortCall {
   bool descending = false;
   std::int64_t first = 0, count = 0;  // count 0: all
+  bool values = false;
 
   bool operator==(const ArgsortCall&) const = default;
   template <class Visit>
@@ -18,6 +20,7 @@ struct ArgsortCall {
     visit("descending", descending);
     visit("first", first);
     visit("count", count);
+    visit("values", values);
   }
 };
 

@@ -211,12 +211,6 @@ Tensor argsort(const Tensor& x, std::int64_t axis, bool descending) {
   return make_node(Op::argsort, DType::i64, x.shape(), {numbers}, along_axis(along, ArgsortCall{descending}));
 }
 
-std::pair<Tensor, Tensor> sort(const Tensor& x, std::int64_t axis, bool descending) {
-  const Tensor order = argsort(x, axis, descending);
-  if (x.rank() == 0) return {x, order};
-  return {gather_node(x, normalize_axis("sort", axis, x.rank()), order, true), order};
-}
-
 std::pair<Tensor, Tensor> topk(const Tensor& x, std::int64_t k, std::int64_t axis, bool largest) {
   require(x.rank() > 0, "topk: needs at least one axis");
   const int a = normalize_axis("topk", axis, x.rank());

@@ -76,7 +76,9 @@ Tensor cumulate(Op op, const char* name, const Tensor& x, std::int64_t axis) {
   }
   Attrs attrs;
   attrs.i[0] = normalize_axis(name, axis, x.rank());
-  return cast(make_node(op, compute_dtype(x.dtype()), x.shape(), {summand(x)}, attrs), result_dtype(x.dtype()));
+  // Halves as they are: the call accumulates in f64 and rounds once.
+  const Tensor numbers = cast(x, result_dtype(x.dtype()));
+  return make_node(op, numbers.dtype(), x.shape(), {numbers}, attrs);
 }
 
 }  // namespace

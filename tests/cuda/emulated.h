@@ -316,6 +316,10 @@ inline To same_bits(From x) {
 }
 inline float __uint_as_float(unsigned x) { return same_bits<float>(x); }
 inline unsigned __float_as_uint(float x) { return same_bits<unsigned>(x); }
+inline float __double2float_rz(double x) {
+  const float nearest = static_cast<float>(x);
+  return std::fabs(static_cast<double>(nearest)) > std::fabs(x) ? std::nextafter(nearest, 0.0F) : nearest;
+}
 inline double __longlong_as_double(long long x) { return same_bits<double>(x); }
 inline long long __double_as_longlong(double x) { return same_bits<long long>(x); }
 

@@ -32,6 +32,29 @@ TEST_P(ScanOnGpu, EveryRunAndBatchHaveTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(Of, ScanOnGpu, ::testing::Values(DType::f64, DType::f32, DType::bf16),
                          [](const auto& i) { return std::string(name(i.param)); });
 
+// Sums of halves are rounded once from f64, also where they are subnormal, infinite, or decided by a far lower bit.
+TEST(ScanOfHalvesOnGpu, EachSumIsRoundedOnce) {
+  use_emulated_device_without_gpu();
+  const double inf = HUGE_VAL;
+  const std::vector<std::tuple<DType, std::vector<double>, std::vector<double>>> cases{
+      {DType::bf16, {1, 0x1p-8, 0x1p-40, -0x1p-40}, {1, 1, 1 + 0x1p-7, 1}},
+      {DType::bf16, {-1, -0x1p-8, -0x1p-40}, {-1, -1, -1 - 0x1p-7}},
+      {DType::bf16, {0x1p-133, 0x1p-133, -0x1p-132, 1}, {0x1p-133, 0x1p-132, 0, 1}},
+      {DType::bf16, {0x1.fep127, 0x1p119, 1, -0x1.fep127}, {0x1.fep127, inf, inf, 0x1p119}},
+      {DType::bf16, {0x1.fep127, 0x1p118, 0x1.fep127}, {0x1.fep127, 0x1.fep127, inf}},
+      {DType::f16, {2048, 1, 0x1p-24, -0x1p-23}, {2048, 2048, 2050, 2048}},
+      {DType::f16, {65504, 15, 1, -65504}, {65504, 65504, inf, 16}},
+      {DType::f16, {0x1p-24, 0x1p-14, -0x1p-14}, {0x1p-24, 0x1.004p-14, 0x1p-24}},
+  };
+  for (const auto& [dtype, x, want] : cases) {
+    const Shape shape{static_cast<std::int64_t>(x.size())};
+    EXPECT_EQ(cumsum(tensor_from(x, shape, dtype).to(kGpu), 0).to_vector<double>(), want) << name(dtype) << " " << x[1];
+  }
+  const std::vector<double> nan =
+      cumsum(tensor_from(std::vector<double>{inf, -inf, 1.0}, Shape{3}, DType::bf16).to(kGpu), 0).to_vector<double>();
+  EXPECT_TRUE(nan[0] == inf && std::isnan(nan[1]) && std::isnan(nan[2]));
+}
+
 class LongScanOnGpu : public ::testing::Test {
  protected:
   void SetUp() override { use_emulated_device_without_gpu(); }

@@ -233,6 +233,45 @@ TEST_F(ExactSumsOnGpu, SumsAreRoundedOnce) {
   }
 }
 
+// Sums below 2^-126 are multiples of 2^-149, as everything is: a subnormal sum is exact, and others are rounded once.
+TEST_F(ExactSumsOnGpu, SubnormalSums) {
+  const std::int64_t n = 3 * kPlaces;
+  const float least = std::numeric_limits<float>::denorm_min();
+  for (const std::int64_t most : {2, 1 << 12, 1 << 23, 1 << 24}) {
+    std::vector<float> x;
+    std::vector<double> want(kPlaces, 0.0);
+    const auto parts = randint(-most + 1, most, {n}).to_vector<std::int64_t>(),
+               at = randint(0, kPlaces, {n}).to_vector<std::int64_t>();
+    std::vector<std::int64_t> sum(kPlaces, 0);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      x.push_back(static_cast<float>(parts[i]) * least);
+      sum[static_cast<std::size_t>(at[i])] += parts[i];
+    }
+    for (std::size_t p = 0; p < sum.size(); ++p)
+      want[p] = static_cast<double>(static_cast<float>(sum[p])) * static_cast<double>(least);
+    EXPECT_EQ(sums(x, at), want) << most;
+  }
+}
+
+// Sums of halves are not rounded to f32 first: what lies far below a tie decides it.
+TEST_F(ExactSumsOnGpu, SumsOfHalvesAreRoundedOnce) {
+  const std::vector<std::tuple<DType, std::vector<double>, double>> cases{
+      {DType::bf16, {1, 0x1p-8, 0x1p-40}, 1 + 0x1p-7}, {DType::bf16, {1, 0x1p-8}, 1},
+      {DType::bf16, {1, 0x1p-8, -0x1p-40}, 1},         {DType::bf16, {-1, -0x1p-8, -0x1p-60}, -1 - 0x1p-7},
+      {DType::bf16, {0x1p-133, 0x1p-133}, 0x1p-132},   {DType::f16, {1024, 0.5, 0x1p-24}, 1025},
+      {DType::f16, {1025, 0.5, -0x1p-24}, 1025},       {DType::f16, {2048, 1, 0x1p-24}, 2050},
+      {DType::f16, {65504, 15, 0x1p-24}, 65504},       {DType::f16, {0x1p-24, 0x1p-24, 0x1p-24}, 3 * 0x1p-24},
+  };
+  for (const auto& [dtype, parts, sum] : cases) {
+    std::vector<double> x(kPlaces / 2, 0.0);
+    std::copy(parts.begin(), parts.end(), x.begin() + 100);
+    const Shape shape{static_cast<std::int64_t>(x.size())};
+    const Tensor src = tensor_from(x, shape, dtype), index = full(shape, std::int64_t{77}, DType::i64);
+    const Tensor sums = scatter_zero_add(src.to(kGpu), 0, index.to(kGpu).eval(), Shape{kPlaces});
+    EXPECT_EQ(sums.to_vector<double>()[77], sum) << name(dtype) << " " << parts[0] << " " << parts[1];
+  }
+}
+
 // Many lanes of a warp have one place: all of them, some, two by turns.
 TEST_F(ExactSumsOnGpu, FavouritePlaces) {
   const std::int64_t n = 20011;

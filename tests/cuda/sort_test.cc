@@ -56,8 +56,19 @@ void expect_order(const Tensor& x, int axis, bool descending, std::int64_t first
     ASSERT_TRUE(std::equal(begin, begin + count, at)) << "line " << l;
   }
 }
+// The order, and the elements in it, each with its own sign: zeros and NaN have equal keys.
 void expect_sorted(const Tensor& x, int axis, bool descending) {
   expect_order(x, axis, descending, 0, x.size(axis), argsort(x.to(kGpu), axis, descending));
+  const auto [values, order] = sort(x.to(kGpu), axis, descending);
+  expect_order(x, axis, descending, 0, x.size(axis), order);
+  const std::vector<double> got = values.to_vector<double>(),
+                            want = gather(x, axis, order.to(Device{})).to_vector<double>();
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    ASSERT_TRUE((got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i]))) &&
+                std::signbit(got[i]) == std::signbit(want[i]))
+        << fmt::format("{} {}, axis {}: {} instead of {} at {}", name(x.dtype()), x.shape(), axis, got[i], want[i], i);
+  }
 }
 void expect_selected(const Tensor& x, int axis, bool descending, std::int64_t first, std::int64_t count) {
   expect_order(x, axis, descending, first, count, argsort_range(x.to(kGpu), axis, descending, first, count));
@@ -104,6 +115,10 @@ TEST_F(SortOnGpu, ManyLines) {
   const Tensor x = tied({4, 4200, 2}, DType::f32).to(kGpu), there = x.to(Device{});
   const auto same = [&](const std::function<Tensor(const Tensor&)>& view, int axis) {
     EXPECT_EQ(argsort(view(x), axis).to_vector<std::int64_t>(), argsort(view(there), axis).to_vector<std::int64_t>());
+    EXPECT_EQ(isnan(sort(view(x), axis).first).to_vector<std::int64_t>(),
+              isnan(sort(view(there), axis).first).to_vector<std::int64_t>());
+    EXPECT_EQ(nan_to_num(sort(view(x), axis).first).to_vector<float>(),
+              nan_to_num(sort(view(there), axis).first).to_vector<float>());
     EXPECT_EQ(argsort_range(view(x), axis, true, 3, 20).to_vector<std::int64_t>(),
               argsort_range(view(there), axis, true, 3, 20).to_vector<std::int64_t>());
   };
@@ -126,6 +141,8 @@ TEST_F(SortOnGpu, Nothing) {
   EXPECT_EQ(argsort(zeros({0}).to(kGpu), 0).numel(), 0);
   EXPECT_EQ(argsort(zeros({3, 0}).to(kGpu), 1).numel(), 0);
   EXPECT_EQ(argsort(zeros({0, 5000}).to(kGpu), 1).numel(), 0);
+  EXPECT_EQ(sort(zeros({0, 5000}).to(kGpu), 1).first.shape(), (Shape{0, 5000}));
+  EXPECT_EQ(sort(zeros({3, 0}).to(kGpu), 1).first.shape(), (Shape{3, 0}));
   EXPECT_EQ(argsort_range(zeros({0, 5000}).to(kGpu), 1, false, 7, 10).shape(), (Shape{0, 10}));
   EXPECT_EQ(topk(zeros({2, 5000}).to(kGpu), 0, 1, true).second.numel(), 0);
 }

@@ -222,6 +222,31 @@ void argsort_lines(const View& x, int axis, bool descending, std::int64_t* out) 
   });
 }
 
+// The elements in the order that was found.
+template <class T>
+void take_in_order(const View& x, int axis, const std::int64_t* order, T* out) {
+  const Strides strides = contiguous_strides(x.shape);
+  const Lines<2> lines(x.shape, axis, {strides, x.strides});
+  const std::int64_t n = lines.length(), step = x.strides[axis], out_step = strides[axis];
+  const T* data = static_cast<const T*>(x.data);
+  lines.for_each_block([&](const Lines<2>::Block& block) {
+    const std::int64_t* const to = block.offset[0];
+    const std::int64_t* const from = block.offset[1];
+    if (lines.axis_is_innermost()) {
+      for (std::int64_t l = 0; l < block.count; ++l) {
+        for (std::int64_t i = 0; i < n; ++i) out[to[l] + i] = data[from[l] + order[to[l] + i] * step];
+      }
+      return;
+    }
+    for (std::int64_t i = 0; i < n; ++i) {
+      for (std::int64_t l = 0; l < block.count; ++l) {
+        const std::int64_t at = to[l] + i * out_step;
+        out[at] = data[from[l] + order[at] * step];
+      }
+    }
+  });
+}
+
 }  // namespace
 
 void run_argmax(const LibraryCall& call) { run_arg<true>(call); }
@@ -240,6 +265,7 @@ void run_argsort(const LibraryCall& call) {
     with_record_type<T>(x.shape[axis], [&](auto record) {
       argsort_lines<T, typename decltype(record)::type>(x, axis, o.descending, out);
     });
+    if (o.values) take_in_order(x, axis, out, static_cast<T*>(call.outputs[1].data));
   });
 }
 

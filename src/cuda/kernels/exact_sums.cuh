@@ -4,6 +4,7 @@
 // else is in the batch. The exponents of what is added say how many integers that takes, mostly two.
 #pragma once
 #include "cuda/kernels/parts/element.h"
+#include "cuda/kernels/parts/round_to_odd.cuh"
 #include "cuda/kernels/parts/scatter_places.cuh"
 
 namespace ebb::cuda {
@@ -147,54 +148,63 @@ extern "C" __global__ void __launch_bounds__(kThreads) add_to_digits(const Args 
         low = 0 - low;
         high = 0 - high;
       }
-      const u32 to = (u32)place * (u32)d.count + digit;
+      const u32 to = digit * (u32)a.places + (u32)place;
       add_digit(a.digits, to, low, low != 0);
-      if (high) atomicAdd(a.digits + to + 1, high);
+      if (high) atomicAdd(a.digits + to + (u32)a.places, high);
     }
   }
 }
 
-// Rounded once.
-EBB f32 rounded_sum(const Args& a, const Digits& d, i64 place) {
+constexpr int kFewDigits = 2;  // are usual, and a third of the instructions
+
+// Rounded to odd, 42 bits or more: rounding it again to what is stored, a subnormal number too, is as rounding once.
+template <int kDigits>
+EBB f64 sum_to_odd(const Args& a, const Digits& d, i64 place) {
   const u64 mask = ((u64)1 << d.bits) - 1;
-  i64 own[kMostDigits], carry = 0;
+  i64 own[kDigits], carry = 0;
 #pragma unroll
-  for (int k = 0; k < kMostDigits; ++k) {
+  for (int k = 0; k < kDigits; ++k) {
     if (k < d.count) {
-      own[k] = (i64)a.digits[place * d.count + k];
+      own[k] = (i64)a.digits[k * a.places + place];
       carry = (own[k] + carry) >> d.bits;
     }
   }
   const bool negative = carry < 0;
   carry = 0;
 #pragma unroll
-  for (int k = 0; k < kMostDigits; ++k) {
+  for (int k = 0; k < kDigits; ++k) {
     if (k < d.count) {
       const i64 x = (negative ? -own[k] : own[k]) + carry;
       own[k] = (i64)((u64)x & mask);
       carry = x >> d.bits;
     }
   }
-  // The highest 64 bits, and in the lowest of them whether there is anything below.
+  // The highest 64 bits, and whether there is anything below.
   u64 top = (u64)carry, below = 0;
   int exponent = d.count * d.bits;  // of its lowest bit, in the digits
 #pragma unroll
-  for (int k = kMostDigits - 1; k >= 0; --k) {
+  for (int k = kDigits - 1; k >= 0; --k) {
     if (k >= d.count) continue;
     const int room = __clzll((i64)top), taken = room < d.bits ? room : d.bits, left = d.bits - taken;
     top = top << taken | (u64)own[k] >> left;
     below |= (u64)own[k] & (((u64)1 << left) - 1);
     exponent -= taken;
   }
+  if (top >> 53) {  // an f64 has 53
+    below |= top & 2047u;
+    top >>= 11;
+    exponent += 11;
+  }
   const f64 scale = from_bits(0.0, (u64)(1023 + exponent - d.shift - 150) << 52);
-  const f32 size = (f32)((f64)(f32)(top | (below ? 1u : 0u)) * scale);
+  const f64 size = (f64)(top | (below ? 1u : 0u)) * scale;
   return negative ? -size : size;
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads) round_sums(const Args a) {
   const Digits d = digits_of(a);
   EACH(i, a.places) {
-    f32 sum = rounded_sum(a, d, i);
+    const f64 exact = d.count <= kFewDigits ? sum_to_odd<kFewDigits>(a, d, i) : sum_to_odd<kMostDigits>(a, d, i);
+    f32 sum = sizeof(T) == 2 ? to_odd(exact) : (f32)exact;
     const u32 special = d.special ? a.specials[i] : 0u;
     if (special) sum = __uint_as_float(special == 1 ? 0x7F800000u : special == 2 ? 0xFF800000u : 0x7FC00000u);
     a.sums[a.first_place + i] = store(sum);

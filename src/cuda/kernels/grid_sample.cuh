@@ -11,12 +11,11 @@ namespace ebb::cuda {
 
 #ifdef EBB_EDITOR
 typedef i32 K;
-constexpr int kAxes = 2, kTaps = 2, kLanes = 1;
+constexpr int kAxes = 2, kTaps = 2, kLanes = 1, kRows = kGridChannels;
 constexpr bool kReflects = false, kClamps = false;
 #endif
 
 using Args = GridArgs<T, A, K>;
-constexpr int kRows = kGridChannels;
 constexpr int kAll = kAxes == 3 ? kTaps * kTaps * kTaps : kTaps * kTaps;
 
 EBB f32 rint_of(f32 x) { return rintf(x); }
@@ -24,15 +23,23 @@ EBB f64 rint_of(f64 x) { return rint(x); }
 EBB f32 fused(f32 a, f32 b, f32 c) { return fmaf(a, b, c); }
 EBB f64 fused(f64 a, f64 b, f64 c) { return fma(a, b, c); }
 
+EBB f32 number(const GridNumber& x, f32) { return x.narrow; }
+EBB f64 number(const GridNumber& x, f64) { return x.wide; }
+EBB A number(const GridNumber& x) { return number(x, (A)0); }
+
 // Taps along one axis: places, weights, and derivatives of the weights to the coordinate.
 struct Line {
   A place[kTaps], weight[kTaps], slope[kTaps];
+};
+// Its places as integers; -1 outside.
+struct Places {
+  K at[kTaps];
 };
 
 // A place brought into the picture, as the padding says; slope: times its derivative. NaN stays.
 EBB A inside(const GridSide& side, A x, A& slope) {
   if (kReflects) {
-    const A span = (A)side.span, shift = (A)side.shift;
+    const A span = number(side.span), shift = number(side.shift);
     if (span == 0) {
       slope = 0;
       return x * 0;
@@ -44,7 +51,7 @@ EBB A inside(const GridSide& side, A x, A& slope) {
     if (odd != (from_low < 0)) slope = -slope;
   }
   if (kClamps) {
-    const A last = (A)side.last;
+    const A last = number(side.last);
     if (x <= 0 || x >= last) slope = 0;
     x = x <= 0 ? (A)0 : x >= last ? last : x;
   }
@@ -53,9 +60,9 @@ EBB A inside(const GridSide& side, A x, A& slope) {
 
 EBB Line line_at(const GridSide& side, A g) {
   Line line;
-  A x = fused(g + 1, (A)side.scale, (A)side.shift), slope = (A)side.scale;
+  A x = fused(g + 1, number(side.scale), number(side.shift)), slope = number(side.scale);
   if (!kReflects) {
-    const A least = (A)-kGridReach, most = (A)side.last + (A)kGridReach;
+    const A least = (A)-kGridReach, most = number(side.last) + (A)kGridReach;
     x = x < least ? least : x > most ? most : x;
   }
   if (kTaps < 4) x = inside(side, x, slope);
@@ -96,17 +103,28 @@ EBB void lines_at(const Args& a, i64 point, Line (&lines)[kAxes]) {
 // The tap of each axis that tap k of a point is made of, the grid's first axis fastest.
 EBB int tap_of(int k, int axis) { return axis == 0 ? k % kTaps : axis == 1 ? k / kTaps % kTaps : k / (kTaps * kTaps); }
 
+EBB void places_at(const Args& a, const Line (&lines)[kAxes], Places (&places)[kAxes]) {
+#pragma unroll
+  for (int d = 0; d < kAxes; ++d) {
+#pragma unroll
+    for (int k = 0; k < kTaps; ++k) {
+      const A place = lines[d].place[k];
+      places[d].at[k] = place >= 0 && place <= number(a.sides[d].last) ? (K)place : (K)-1;
+    }
+  }
+}
+
 // Where in a plane tap k is; -1 outside.
-EBB i64 place_of(const Args& a, const Line (&lines)[kAxes], int k) {
-  i64 at = 0;
+EBB K place_of(const Args& a, const Places (&places)[kAxes], int k) {
+  K at = 0;
   bool here = true;
 #pragma unroll
   for (int d = kAxes - 1; d >= 0; --d) {
-    const A place = lines[d].place[tap_of(k, d)];
-    here = here && place >= 0 && place <= (A)a.sides[d].last;
-    at = at * a.sides[d].size + (here ? (i64)place : 0);
+    const K place = places[d].at[tap_of(k, d)];
+    here = here && place >= 0;
+    at = at * (K)a.sides[d].size + place;
   }
-  return here ? at : -1;
+  return here ? at : (K)-1;
 }
 EBB A weight_of(const Line (&lines)[kAxes], int k) {
   A w = lines[0].weight[tap_of(k, 0)];
@@ -131,12 +149,14 @@ extern "C" __global__ void __launch_bounds__(kThreads) sample(const Args a) {
     const RowsAt to = rows_at(a, i, a.points);
     Line lines[kAxes];
     lines_at(a, to.image * a.points + to.place, lines);
+    Places places[kAxes];
+    places_at(a, lines, places);
     A sum[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) sum[r] = 0;
 #pragma unroll
     for (int k = 0; k < kAll; ++k) {
-      const i64 at = place_of(a, lines, k);
+      const K at = place_of(a, places, k);
       const A weight = weight_of(lines, k);
       const T* const from = a.x + to.row * a.elements + at;
       A x[kRows];
@@ -165,11 +185,13 @@ extern "C" __global__ void __launch_bounds__(kThreads) grid_gradient(const Args 
     lines_at(a, point, lines);
     const T* const x = a.x + image * a.channels * a.elements;
     const T* const y = a.y + image * a.channels * a.points + (point - image * a.points);
-    i64 at[kAll];
+    Places places[kAxes];
+    places_at(a, lines, places);
+    K at[kAll];
     A dots[kAll];
 #pragma unroll
     for (int k = 0; k < kAll; ++k) {
-      at[k] = place_of(a, lines, k);
+      at[k] = place_of(a, places, k);
       dots[k] = 0;
     }
 #pragma unroll 2
@@ -207,9 +229,11 @@ extern "C" __global__ void __launch_bounds__(kThreads) store_taps(const Args a) 
   EACH(point, a.images * a.points) {
     Line lines[kAxes];
     lines_at(a, point, lines);
+    Places places[kAxes];
+    places_at(a, lines, places);
 #pragma unroll
     for (int k = 0; k < kAll; ++k) {
-      a.at[point * kAll + k] = place_of(a, lines, k);
+      a.at[point * kAll + k] = place_of(a, places, k);
       a.weight[point * kAll + k] = weight_of(lines, k);
     }
   }
@@ -225,29 +249,44 @@ extern "C" __global__ void __launch_bounds__(kThreads) find_cells(const Args a) 
 #pragma unroll
     for (int d = kAxes - 1; d >= 0; --d) {
       const A low = lines[d].place[0];
-      here = here && low >= (A)(1 - kTaps) && low <= (A)a.sides[d].last;
+      here = here && low >= (A)(1 - kTaps) && low <= number(a.sides[d].last);
       cell = cell * (a.sides[d].size + kTaps - 1) + (here ? (i64)low + kTaps - 1 : 0);
     }
     a.keys[point] = (K)(here ? cell : a.cells);
   }
 }
 
-// By bisection: an image whose points all lie in one cell takes no longer.
+// A point is where all cells begin behind that of the point before it, up to its own; a gap of many cells is the whole
+// block's.
+constexpr i64 kShortGap = 16;
 extern "C" __global__ void __launch_bounds__(kThreads) find_starts(const Args a) {
-  EACH(i, a.images * (a.cells + 1)) {
-    const i64 image = quotient(i, a.cells + 1), cell = i - image * (a.cells + 1);
-    const K* const keys = a.keys + image * a.points;
-    const i64* const order = a.order + image * a.points;
-    i64 low = 0, high = a.points;
-    while (low < high) {
-      const i64 middle = (low + high) / 2;
-      if ((i64)keys[order[middle]] < cell) {
-        low = middle + 1;
+  __shared__ i64 from[kThreads], to[kThreads], value[kThreads];
+  __shared__ u32 gaps;
+  const i64 items = a.points + 1, count = a.images * items;
+  for (i64 begin = (i64)blockIdx.x * kThreads; begin < count; begin += (i64)gridDim.x * kThreads) {
+    if (threadIdx.x == 0) gaps = 0;
+    __syncthreads();
+    const i64 i = begin + threadIdx.x;
+    if (i < count) {
+      const i64 image = quotient(i, items), point = i - image * items;
+      const K* const cells = a.sorted + image * a.points + point;
+      const i64 start = image * (a.cells + 1);
+      const i64 first = start + (point > 0 ? (i64)cells[-1] + 1 : 0);
+      const i64 last = start + (point < a.points ? (i64)cells[0] : a.cells);
+      if (last - first < kShortGap) {
+        for (i64 c = first; c <= last; ++c) a.starts[c] = point;
       } else {
-        high = middle;
+        const u32 gap = atomicAdd(&gaps, 1u);
+        from[gap] = first;
+        to[gap] = last;
+        value[gap] = point;
       }
     }
-    a.starts[i] = low;
+    __syncthreads();
+    for (u32 gap = 0; gap < gaps; ++gap) {
+      for (i64 c = from[gap] + threadIdx.x; c <= to[gap]; c += kThreads) a.starts[c] = value[gap];
+    }
+    __syncthreads();
   }
 }
 

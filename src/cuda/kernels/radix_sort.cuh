@@ -83,6 +83,9 @@ EBB void leave(const Args& a, i64* out, i64 at_line, i64 place) {
   const i64 to = at_line - a.first;
   if (to >= 0 && to < a.count) out[to * a.out_step] = place;
 }
+EBB T value_of(const Args& a, const T* x, T key, i64 place) {
+  return tells_bits(key) ? bits_of_key(key) : x[place * a.x_step];
+}
 
 extern "C" __global__ void __launch_bounds__(kThreads) sort_tiles(const Args a) {
   __shared__ u32 counts[kWarps][256], warps[kWarps];
@@ -130,11 +133,14 @@ extern "C" __global__ void __launch_bounds__(kThreads) sort_tiles(const Args a) 
       }
       __syncthreads();
     }
-    i64* const out = (i64*)a.out.data + at(a.out, line);
+    const i64 offset = at(a.out, line);
+    i64* const out = (i64*)a.out.data + offset;
 #pragma unroll
     for (int k = 0; k < kEach; ++k) {
       const int e = place_in_tile(k, each);
-      if (k < each && e < live) leave(a, out, e, given_place(a, line, place[k]));
+      if (k >= each || e >= live) continue;
+      leave(a, out, e, given_place(a, line, place[k]));
+      if (a.values) a.values[offset + e * a.out_step] = value_of(a, x, key[k], place[k]);
     }
     __syncthreads();
   }
@@ -217,42 +223,43 @@ extern "C" __global__ void __launch_bounds__(kThreads) count_digits(const Args a
     u32 total = 0;
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) total += counts[w][threadIdx.x];
-    a.counts[(line * 256 + threadIdx.x) * a.tiles + tile] = (P)total;
+    a.counts[task * 256 + threadIdx.x] = (P)total;
     __syncthreads();
   }
 }
 
-// By a warp per line and digit.
-extern "C" __global__ void __launch_bounds__(kThreads) sum_counts(const Args a) {
-  constexpr int kEach = 8;
-  const int lane = threadIdx.x & 31;
-  if (!pass_of(a).runs) return;
-  for (i64 row = (i64)blockIdx.x * kWarps + (threadIdx.x >> 5); row < a.x.n * 256; row += (i64)gridDim.x * kWarps) {
-    P* const counts = a.counts + row * a.tiles;
-    P before = 0;
-    for (i64 first = 0; first < a.tiles; first += 32 * kEach) {
-      P x[kEach];
+// rows[0], rows[256], ... of each thread's digit become what comes before them; returns their sum.
+EBB P sum_rows(P* rows, i64 count) {
+  constexpr int kAhead = 16;  // loads in flight
+  P before = 0;
+  for (i64 first = 0; first < count; first += kAhead, rows += 256 * kAhead) {
+    P x[kAhead];
 #pragma unroll
-      for (int k = 0; k < kEach; ++k) {
-        const i64 i = first + 32 * k + lane;
-        x[k] = i < a.tiles ? counts[i] : (P)0;
-      }
+    for (int k = 0; k < kAhead; ++k) x[k] = first + k < count ? rows[256 * k] : (P)0;
 #pragma unroll
-      for (int k = 0; k < kEach; ++k) {
-        const i64 i = first + 32 * k + lane;
-        if (first + 32 * k >= a.tiles) break;
-        P sum = x[k];
-#pragma unroll
-        for (int distance = 1; distance < 32; distance *= 2) {
-          const P left = __shfl_sync(0xffffffffu, sum, (lane - distance) & 31);
-          if (lane >= distance) sum += left;
-        }
-        if (i < a.tiles) counts[i] = before + sum - x[k];
-        before += __shfl_sync(0xffffffffu, sum, 31);
-      }
+    for (int k = 0; k < kAhead; ++k) {
+      if (first + k >= count) break;
+      rows[256 * k] = before;
+      before += x[k];
     }
-    if (lane == 0) a.totals[row] = before;
   }
+  return before;
+}
+
+// Counts of tiles, by a block per group of them and a thread per digit; then sums of groups, by a block per line.
+extern "C" __global__ void __launch_bounds__(kThreads) sum_counts(const Args a) {
+  if (!pass_of(a).runs) return;
+  for (i64 task = blockIdx.x; task < a.x.n * a.groups; task += gridDim.x) {
+    const i64 line = quotient(task, a.groups), first = (task - line * a.groups) * a.group;
+    const i64 count = a.tiles - first < a.group ? a.tiles - first : a.group;
+    const P sum = sum_rows(a.counts + (line * a.tiles + first) * 256 + threadIdx.x, count);
+    (a.groups == 1 ? a.totals : a.sums)[task * 256 + threadIdx.x] = sum;
+  }
+}
+extern "C" __global__ void __launch_bounds__(kThreads) sum_groups(const Args a) {
+  if (!pass_of(a).runs) return;
+  for (i64 line = blockIdx.x; line < a.x.n; line += gridDim.x)
+    a.totals[line * 256 + threadIdx.x] = sum_rows(a.sums + line * a.groups * 256 + threadIdx.x, a.groups);
 }
 
 // Through shared memory, so that neighbours of the sorted tile are written by neighbours.
@@ -273,8 +280,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, kEach > 8 ? 3 : 4) move_b
     T key[kEach];
     u16 rank[kEach];
     load_tile(a, pass, line, begin, live, key);
-    const i64 row = line * 256 + threadIdx.x;
-    const P of_digit = a.totals[row], of_tiles = a.counts[row * a.tiles + tile];
+    const P of_digit = a.totals[line * 256 + threadIdx.x];
+    P of_tiles = a.counts[task * 256 + threadIdx.x];
+    if (a.groups > 1) of_tiles += a.sums[(line * a.groups + quotient(tile, a.group)) * 256 + threadIdx.x];
     rank_digits(key, kEach, live, shift, counts, masks, rank);
     u32 total;
     const u32 start = place_digits(counts, warps, total);
@@ -297,8 +305,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, kEach > 8 ? 3 : 4) move_b
       if (own && mine + 32 * k < live) place[k] = own[32 * k];
     }
     __syncthreads();
+    const i64 offset = at(a.out, line);
     T* const keys_to = (pass.before & 1 ? a.keys[1] : a.keys[0]) + line * a.length;
+    T* const values = pass.last && a.values ? a.values + offset : nullptr;
     u32 digits[kEach / 4] = {};  // four per word: registers are short
+    u32 looked_up = 0;           // a bit for each whose key does not tell its value
 #pragma unroll
     for (int k = 0; k < kEach; ++k) {
       const int e = threadIdx.x + k * kThreads;
@@ -306,7 +317,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, kEach > 8 ? 3 : 4) move_b
       const T sorted = keys[e];
       const u32 digit = digit_of(sorted, shift);
       digits[k / 4] |= digit << 8 * (k % 4);
-      if (!pass.last) keys_to[to[digit] + (P)e] = sorted;
+      const P target = to[digit] + (P)e;
+      if (!pass.last) keys_to[target] = sorted;
+      if (!values) continue;
+      if (tells_bits(sorted)) {
+        values[target * a.out_step] = bits_of_key(sorted);
+      } else {
+        looked_up |= 1u << k;
+      }
     }
     __syncthreads();
 #pragma unroll
@@ -314,7 +332,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kEach > 8 ? 3 : 4) move_b
       if (mine + 32 * k < live) places[rank[k]] = place[k];
     }
     __syncthreads();
-    i64* const out = (i64*)a.out.data + at(a.out, line);
+    i64* const out = (i64*)a.out.data + offset;
     P* const places_to = (pass.before & 1 ? a.places[1] : a.places[0]) + line * a.length;
 #pragma unroll
     for (int k = 0; k < kEach; ++k) {
@@ -323,6 +341,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kEach > 8 ? 3 : 4) move_b
       const P target = to[digits[k / 4] >> 8 * (k % 4) & 255u] + (P)e;
       if (pass.last) {
         leave(a, out, (i64)target, (i64)places[e]);
+        if (looked_up >> k & 1u) values[target * a.out_step] = line_of(a, line)[(i64)places[e] * a.x_step];
       } else {
         places_to[target] = places[e];
       }

@@ -63,8 +63,10 @@ extern "C" __global__ void __launch_bounds__(kThreads) sort_pieces(const SortArg
     for (int k = 0; k < kEach; ++k) {
       const int e = threadIdx.x + kThreads * k, mine = e & (piece - 1);
       const i64 to = mine - a.first;
-      if (mine < live[k] && to >= 0 && to < a.count)
-        ((i64*)a.out.data)[at(a.out, first + e / piece) + to * a.out_step] = places[side][e];
+      if (mine >= live[k] || to < 0 || to >= a.count) continue;
+      const i64 offset = at(a.out, first + e / piece) + to * a.out_step;
+      ((i64*)a.out.data)[offset] = places[side][e];
+      if (a.values) ((T*)a.values)[offset] = keys[side][e];
     }
     __syncthreads();
   }

@@ -18,8 +18,10 @@ using Args = GridArgs<void, void, void>;
 
 constexpr const char* kName = "grid_sample";
 
+GridNumber number(double x) { return {x, static_cast<f32>(x), 0}; }
+
 struct Task {
-  std::int64_t axes, taps, row_groups;
+  std::int64_t axes, taps, rows, row_groups;
   Args args{};
   bool narrow_keys;
 
@@ -35,19 +37,21 @@ struct Task {
     args.elements = args.cells = 1;
     for (std::int64_t a = 0; a < axes; ++a) {
       const GridAxis axis(sample, x.shape[static_cast<int>(axes + 1 - a)]);
-      args.sides[a] = {axis.scale, axis.shift, axis.span, axis.last(compute_dtype(dtype_)), axis.size};
+      args.sides[a] = {number(axis.scale), number(axis.shift), number(axis.span),
+                       number(axis.last(compute_dtype(dtype_))), axis.size};
       args.elements *= axis.size;
       args.cells *= axis.size + taps - 1;
     }
-    row_groups = args.images * ((args.channels + kGridChannels - 1) / kGridChannels);
+    rows = std::clamp<std::int64_t>(args.channels, 1, kGridChannels);
+    row_groups = args.images * ((args.channels + rows - 1) / rows);
     narrow_keys = args.cells < std::numeric_limits<i32>::max();
   }
   KernelSource source(int lanes = 1) const {
     const auto padding = options_as<GridSampleCall>(call_.attrs).padding;
     return {element_text(dtype_) +
-            fmt::format("typedef {} K;\nconstexpr int kAxes = {}, kTaps = {}, kLanes = {};\n"
+            fmt::format("typedef {} K;\nconstexpr int kAxes = {}, kTaps = {}, kLanes = {}, kRows = {};\n"
                         "constexpr bool kReflects = {}, kClamps = {};\n",
-                        narrow_keys ? "i32" : "i64", axes, taps, lanes, padding == GridSampleCall::reflection,
+                        narrow_keys ? "i32" : "i64", axes, taps, lanes, rows, padding == GridSampleCall::reflection,
                         padding != GridSampleCall::zeros) +
             texts::grid_sample};
   }
@@ -87,7 +91,7 @@ void run_grid_sample_grid_gradient(const LibraryCall& call, Gpu& gpu) {
 }
 
 void run_grid_sample_image_gradient(const LibraryCall& call, Gpu& gpu) {
-  BufferPtr kept_y, kept_grid, kept[4];
+  BufferPtr kept_y, kept_grid, kept[5];
   const View y = packed(gpu, call.inputs[0], kept_y, kName), grid = packed(gpu, call.inputs[1], kept_grid, kName);
   const View& x = call.outputs[0];
   if (x.shape.numel() == 0) return;
@@ -103,13 +107,16 @@ void run_grid_sample_image_gradient(const LibraryCall& call, Gpu& gpu) {
     return scatter_weighted(gpu, y, at, weight, reshaped(x, Shape{a.images, a.channels, a.elements}), {});
   }
   const Shape lines{a.images, a.points};
-  const View keys = workspace(gpu, t.narrow_keys ? DType::i32 : DType::i64, lines, kept[0], kName);
+  const DType of_keys = t.narrow_keys ? DType::i32 : DType::i64;
+  const View keys = workspace(gpu, of_keys, lines, kept[0], kName),
+             sorted = workspace(gpu, of_keys, lines, kept[4], kName);
   const View order = workspace(gpu, DType::i64, lines, kept[1], kName);
   const View starts = workspace(gpu, DType::i64, Shape{a.images, a.cells + 1}, kept[2], kName);
   // One more: how many there are. A point is around so many elements as it has taps.
   const View many =
       workspace(gpu, DType::i64, Shape{lines.numel() * t.all_taps() / kManyGridPoints + 1}, kept[3], kName);
   a.keys = keys.data;
+  a.sorted = sorted.data;
   a.order = elements<i64>(order);
   a.starts = elements<i64>(starts);
   a.many = elements<i64>(many) + 1;
@@ -117,8 +124,8 @@ void run_grid_sample_image_gradient(const LibraryCall& call, Gpu& gpu) {
   gpu.clear(many.data, sizeof(i64));
   const KernelSource source = t.source();
   launch_elements(gpu, source, "find_cells", lines.numel(), a);
-  argsort_keys(gpu, keys, 1, a.cells, order);
-  launch_elements(gpu, source, "find_starts", a.images * (a.cells + 1), a);
+  argsort_keys(gpu, keys, 1, a.cells, order, sorted.data);
+  launch_elements(gpu, source, "find_starts", a.images * (a.points + 1), a);
   launch_elements(gpu, source, "add_points", t.row_groups * a.elements, a);
   if (many.shape.numel() > 1)
     launch_blocks(gpu, source, "add_many_points",

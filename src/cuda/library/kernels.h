@@ -74,8 +74,8 @@ View heads_second(View x);
 bool run_fused_attention(const LibraryCall& call, Gpu& gpu);
 bool run_fused_attention_gradient(const LibraryCall& call, Gpu& gpu);
 
-// out (i64): the order of integers from 0 to `most` along the axis; stable.
-void argsort_keys(Gpu& gpu, const View& keys, int axis, std::int64_t most, const View& out);
+// out (i64): the order of integers from 0 to `most` along the axis; stable. `sorted`: the keys in it, if wanted.
+void argsort_keys(Gpu& gpu, const View& keys, int axis, std::int64_t most, const View& out, void* sorted = nullptr);
 
 // weighted_scatter (y, index, weight) -> x, see ops/index_nodes.h; all dense.
 void scatter_weighted(Gpu& gpu, const View& y, const View& index, const View& weight, const View& x,

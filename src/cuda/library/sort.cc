@@ -21,6 +21,7 @@ struct Task {
   std::int64_t length, x_step, out_step, first, count;
   bool descending;
   std::int64_t key_bits;  // elements differ in no others
+  void* values;           // the elements themselves, in out's shape and strides; null: not wanted
   std::int64_t lines() const { return x.shape.numel(); }
 };
 
@@ -40,7 +41,8 @@ void sort_short(Gpu& gpu, const Task& t) {
                          .out_step = t.out_step,
                          .first = t.first,
                          .count = t.count,
-                         .piece = piece});
+                         .piece = piece,
+                         .values = t.values});
 }
 
 std::string key_text(DType dtype, bool descending) {
@@ -73,6 +75,9 @@ void sort_by_digits(Gpu& gpu, const Task& t, const Selected& selected) {
                             fmt::format("typedef {} P;\nconstexpr int kEach = {};\n", narrow ? "u32" : "i64", each) +
                             texts::radix_sort};
   const std::int64_t tiles = divided_up(t.length, each * kThreads);
+  // About as many groups as tiles in each: both are summed one after the other.
+  std::int64_t group = gpu.model().summed_tiles;
+  while (group * group < tiles) group *= 2;
   RadixArgs<void, void> args{.x = kernel_view(t.x),
                              .out = kernel_view(t.out),
                              .length = t.length,
@@ -82,17 +87,21 @@ void sort_by_digits(Gpu& gpu, const Task& t, const Selected& selected) {
                              .count = t.count,
                              .tiles = tiles,
                              .shift = 0,
+                             .group = group,
+                             .groups = divided_up(tiles, group),
                              .key_bits = t.key_bits,
                              .given_keys = selected.keys,
                              .given_places = selected.places,
                              .keys = {},
                              .places = {},
                              .counts = nullptr,
+                             .sums = nullptr,
                              .totals = nullptr,
-                             .varying = nullptr};
+                             .varying = nullptr,
+                             .values = t.values};
   if (tiles == 1) return launch_blocks(gpu, source, "sort_tiles", t.lines(), args);
   const DType of_places = narrow ? DType::i32 : DType::i64;
-  BufferPtr keep[7];
+  BufferPtr keep[8];
   const auto bytes = static_cast<std::int64_t>(size_of(t.x.dtype));
   for (int side = 0; side < std::min<std::int64_t>(bytes - 1, 2); ++side) {
     args.keys[side] = workspace(gpu, t.x.dtype, Shape{n}, keep[side], kName).data;
@@ -100,6 +109,7 @@ void sort_by_digits(Gpu& gpu, const Task& t, const Selected& selected) {
   }
   args.counts = workspace(gpu, of_places, Shape{t.lines() * 256 * tiles}, keep[4], kName).data;
   args.totals = workspace(gpu, of_places, Shape{t.lines() * 256}, keep[5], kName).data;
+  if (args.groups > 1) args.sums = workspace(gpu, of_places, Shape{t.lines() * 256 * args.groups}, keep[7], kName).data;
   const std::int64_t blocks = t.lines() * tiles;
   if (t.key_bits == 8 * bytes) {  // fewer bits are the caller's word that they differ
     args.varying = elements<u32>(workspace(gpu, DType::i32, Shape{2}, keep[6], kName));
@@ -108,7 +118,8 @@ void sort_by_digits(Gpu& gpu, const Task& t, const Selected& selected) {
   }
   for (; args.shift < t.key_bits; args.shift += 8) {
     launch_blocks(gpu, source, "count_digits", blocks, args);
-    launch_blocks(gpu, source, "sum_counts", divided_up(t.lines() * 256, kThreads / 32), args);
+    launch_blocks(gpu, source, "sum_counts", t.lines() * args.groups, args);
+    if (args.groups > 1) launch_blocks(gpu, source, "sum_groups", t.lines(), args);
     launch_blocks(gpu, source, "move_by_digits", blocks, args);
   }
 }
@@ -165,12 +176,12 @@ View with_neighbours(Gpu& gpu, const View& x, int axis, BufferPtr& keep) {
 }
 
 void sort_range(Gpu& gpu, const View& x, int axis, bool descending, std::int64_t first, const View& out,
-                std::int64_t key_bits) {
+                std::int64_t key_bits, void* values = nullptr) {
   if (out.shape.numel() == 0) return;
   const std::int64_t length = x.shape[axis], count = out.shape[axis];
   BufferPtr keep;
   const View from = length > kRadixTile ? with_neighbours(gpu, x, axis, keep) : x;
-  Task task{from, out, length, from.strides[axis], out.strides[axis], first, count, descending, key_bits};
+  Task task{from, out, length, from.strides[axis], out.strides[axis], first, count, descending, key_bits, values};
   task.x.shape = task.out.shape = x.shape.with(axis, 1);
   // 4,000 lines of 1,001 numbers took 0.36 ms by merges, PyTorch 0.16; long keys have twice the digits.
   if (length <= (size_of(x.dtype) > 4 ? kSortPiece : kSortPiece / 2)) return sort_short(gpu, task);
@@ -188,13 +199,14 @@ void sort_range(Gpu& gpu, const View& x, int axis, bool descending, std::int64_t
 void run_argsort(const LibraryCall& call, Gpu& gpu) {
   const auto& o = options_as<ArgsortCall>(call.attrs);
   sort_range(gpu, at_least_1d(call.inputs[0]), static_cast<int>(call.attrs.i[0]), o.descending, o.first,
-             at_least_1d(call.outputs[0]), static_cast<std::int64_t>(8 * size_of(call.inputs[0].dtype)));
+             at_least_1d(call.outputs[0]), static_cast<std::int64_t>(8 * size_of(call.inputs[0].dtype)),
+             o.values ? call.outputs[1].data : nullptr);
 }
 
-void argsort_keys(Gpu& gpu, const View& keys, int axis, std::int64_t most, const View& out) {
+void argsort_keys(Gpu& gpu, const View& keys, int axis, std::int64_t most, const View& out, void* sorted) {
   const auto bits =
       static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(most, 1))));
-  sort_range(gpu, keys, axis, false, 0, out, bits);
+  sort_range(gpu, keys, axis, false, 0, out, bits, sorted);
 }
 
 void run_searchsorted(const LibraryCall& call, Gpu& gpu) {

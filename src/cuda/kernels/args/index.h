@@ -58,7 +58,7 @@ struct ExactSumsArgs {
   i64 first_place, places;  // of the output
   i64 digit_bits;
   u32* range;     // [2]: the highest exponent, and 256 less the lowest
-  u64* digits;    // per place: as many as the range needs, from the lowest on
+  u64* digits;    // [as many as the range needs, from the lowest on][places]: most elements add to the highest alone
   u32* specials;  // per place: 1 infinity, 2 -infinity, 4 NaN
   T* sums;
   Complaints complaints;

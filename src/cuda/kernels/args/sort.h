@@ -19,8 +19,9 @@ struct SortArgs {
   i64 length, x_step, out_step;  // of a line
   i64 first, count;              // places of the sorted order that are wanted
   i64 piece;                     // the power of two from the length on, up to kSortPiece
+  void* values;                  // the elements themselves, at the same offsets as `out`; null: not wanted
 };
-EBB_ARGS(42, SortArgs);
+EBB_ARGS(43, SortArgs);
 
 struct SearchArgs {
   KernelView sorted, values;  // lines; values
@@ -35,16 +36,19 @@ struct RadixArgs {
   KernelView x, out;
   i64 length, x_step, out_step, first, count;
   i64 tiles, shift;     // of a line; of the pass's digit
+  i64 group, groups;    // tiles whose counts one block sums; how many groups a line has
   i64 key_bits;         // bits above these are the same in all keys
   const T* given_keys;  // dense lines of keys instead of x, and the place of each; null: x's own
   const P* given_places;
   T* keys[2];  // what passes leave for the next, in turns
   P* places[2];
-  P* counts;     // [lines][256][tiles]: of elements with the digit, then of those in tiles before
+  P* counts;     // [lines][tiles][256]: of elements with the digit, then of those in tiles of its group before
+  P* sums;       // [lines][groups][256]: of a group's elements, then of those in groups before
   P* totals;     // [lines][256]
   u32* varying;  // [2]: bits that are not the same in all keys of a line; null: all below key_bits
+  T* values;     // the elements of x themselves, at the same offsets as `out`; null: not wanted
 };
-EBB_ARGS(53, RadixArgs<u8, u8>);
+EBB_ARGS(57, RadixArgs<u8, u8>);
 
 template <class T>
 struct SelectArgs {

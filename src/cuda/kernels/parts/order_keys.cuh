@@ -26,6 +26,18 @@ EBB T key_of(T bits) {
   }
   return kDescending ? (T)~key : key;
 }
+// Whether a key tells the bits of its element: zeros and NaN have lost theirs.
+EBB bool tells_bits(T key) {
+  constexpr T kSign = (T)((T)1 << (kKeyBits - 1));
+  const T rising = kDescending ? (T)~key : key;
+  return !kFloating || (rising != kSign && rising != (T) ~(T)0);
+}
+EBB T bits_of_key(T key) {
+  constexpr T kSign = (T)((T)1 << (kKeyBits - 1));
+  const T rising = kDescending ? (T)~key : key;
+  if constexpr (kFloating) return rising & kSign ? (T)(rising ^ kSign) : (T)~rising;
+  return kSigned ? (T)(rising ^ kSign) : rising;
+}
 EBB u32 digit_of(T key, int shift) { return (u32)(key >> shift) & 255u; }
 
 }  // namespace ebb::cuda
