@@ -17,6 +17,7 @@
 #include "schedule/product_bias.h"
 #include "schedule/rematerialize.h"
 #include "schedule/schedule_model.h"
+#include "schedule/store_again.h"
 #include "schedule/strips.h"
 
 namespace ebb {
@@ -103,6 +104,7 @@ class Planner {
   Plan run() {
     const Backend& backend = backend_of(plan_.device);
     f_ = fuse(g_, std::max(bytes_of_a_function_, backend.bytes_of_a_function()), backend.reduces_rows_beside());
+    if (bytes_of_a_function_ == 0) store_again_what_is_held(g_, f_);  // in need, steps are run again instead
     find_live();
     make_steps();
     order_steps();

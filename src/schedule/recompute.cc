@@ -177,7 +177,8 @@ class Recomputing {
   std::map<std::pair<int, std::int32_t>, std::int32_t> copies_;
 };
 
-// The number of the first value that is made like v from the same values, by value.
+}  // namespace
+
 std::vector<std::int32_t> first_of_equals(const ValueGraph& g) {
   std::vector<Value> values = g.values;
   std::vector<std::int32_t> first(values.size());
@@ -189,8 +190,6 @@ std::vector<std::int32_t> first_of_equals(const ValueGraph& g) {
   }
   return first;
 }
-
-}  // namespace
 
 bool compute_again_what_costs_less(ValueGraph& graph, const Fusion& fusion, int bytes_of_a_function) {
   return Recomputing(graph, fusion, bytes_of_a_function).run();

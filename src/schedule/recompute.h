@@ -16,4 +16,7 @@ bool compute_again_what_costs_less(ValueGraph& graph, const Fusion& fusion, int 
 // what reads a copy reads those. Returns whether the graph has changed.
 bool read_what_stays_once(ValueGraph& graph, const Fusion& fusion);
 
+// The number of the first value that is made like v from the same values, by value.
+std::vector<std::int32_t> first_of_equals(const ValueGraph& graph);
+
 }  // namespace ebb

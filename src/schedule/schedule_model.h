@@ -33,6 +33,11 @@ struct ScheduleModel {
   int most_operations_again = 48, few_operations_again = 16;
   std::int64_t much_less = 16;  // numbers of rows or channels, beside a value of all elements (chosen)
 
+  // ---- Values that a later sweep stores again for products (see store_again.h): bytes from which on memory is worth a
+  // write; levels that a value is held for, and that a product waits at most; operations that the sweep gets (chosen).
+  std::int64_t worth_storing_again = 16 << 20;
+  int levels_held = 3, levels_waited = 4, few_added = 8;
+
   // ---- Sweeps that run together: bytes of their results that are held up, and elements of a sweep beyond which it
   // takes much longer than its launch (chosen).
   std::size_t most_kept_together = std::size_t{64} << 20;

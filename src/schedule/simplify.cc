@@ -141,7 +141,7 @@ std::int32_t Simplifier::literal(double value, DType dtype) {
 
 ValueGraph simplify(const Trace& trace, const SimplifyOptions& options) { return Simplifier(trace, options).run(); }
 
-void sort_inputs_first(ValueGraph& g) {
+std::vector<std::int32_t> sort_inputs_first(ValueGraph& g) {
   const auto n = static_cast<std::int32_t>(g.values.size());
   std::vector<std::int32_t> place(n, -1), order;
   std::vector<std::pair<std::int32_t, bool>> stack;  // a value, and whether what it needs is on the stack above it
@@ -171,6 +171,7 @@ void sort_inputs_first(ValueGraph& g) {
   g.values = std::move(sorted);
   for (std::int32_t& v : g.of_node) v = place[v];
   for (std::int32_t& v : g.roots) v = place[v];
+  return place;
 }
 
 }  // namespace ebb

@@ -63,7 +63,7 @@ struct SimplifyOptions {
 };
 ValueGraph simplify(const Trace& trace, const SimplifyOptions& options = {});
 
-// Restores the order of values whose inputs have changed: inputs before users.
-void sort_inputs_first(ValueGraph& graph);
+// Restores the order of values whose inputs have changed: inputs before users. Returns where each of them is now.
+std::vector<std::int32_t> sort_inputs_first(ValueGraph& graph);
 
 }  // namespace ebb

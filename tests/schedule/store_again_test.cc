@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+#include "schedule/store_again.h"
+
+#include <gtest/gtest.h>
+
+#include "schedule/graphs.h"
+
+// Activations that the backward pass stores again for its products, instead of holding them since the forward pass.
+namespace ebb {
+namespace {
+
+using testing::Fused;
+using testing::planned;
+
+struct Layer {
+  nn::LayerNorm norm{64};
+  nn::Linear up{64, 512}, down{512, 64};
+  template <class V>
+  void visit(V&& v) {
+    v("norm", norm);
+    v("up", up);
+    v("down", down);
+  }
+};
+
+struct Net {
+  std::vector<Layer> layers;
+  std::vector<Tensor> activations, gradients;
+
+  Net(int depth, std::int64_t rows) : layers(static_cast<std::size_t>(depth)) {
+    manual_seed(1);
+    for (const Parameter& p : parameters(layers)) p.tensor->eval();
+    Tensor h = randn({rows, 64}).eval();
+    for (const Layer& l : layers) {
+      activations.push_back(gelu(l.up(l.norm(h))));
+      h = h + l.down(activations.back());
+    }
+    const Gradients g = backward(mean(square(h)));
+    for (const Parameter& p : parameters(layers)) gradients.push_back(g[*p.tensor]);
+  }
+  std::vector<Tensor> all() const {
+    std::vector<Tensor> roots = gradients;
+    roots.insert(roots.end(), activations.begin(), activations.end());
+    return roots;
+  }
+};
+
+constexpr std::int64_t kRows = 8192, kActivation = kRows * 512 * 4;  // bytes: just worth it
+
+TEST(StoreAgain, AnotherLayerHoldsNoActivation) {
+  ASSERT_EQ(kActivation, kScheduleModel.worth_storing_again);
+  const auto peak = [](int depth, std::int64_t rows) {
+    return static_cast<std::int64_t>(planned(Net(depth, rows).gradients).peak.bytes);
+  };
+  // The product that gelu is applied to, its error function, and two values of an eighth of the width.
+  const std::int64_t more = peak(6, kRows) - peak(5, kRows);
+  EXPECT_GE(more, kActivation);
+  EXPECT_LT(more, 5 * kActivation / 2);
+  // Half of the rows are not worth it: the activation, too.
+  EXPECT_GE(2 * (peak(6, kRows / 2) - peak(5, kRows / 2)), 3 * kActivation);
+}
+
+TEST(StoreAgain, GradientsHaveTheSameBits) {
+  const Net held(3, kRows), again(3, kRows);
+  EXPECT_LT(planned(again.gradients).peak.bytes + 2 * kActivation, planned(held.all()).peak.bytes);
+  eval(held.all());
+  eval(again.gradients);
+  for (std::size_t k = 0; k < held.gradients.size(); ++k)
+    EXPECT_EQ(held.gradients[k].to_vector(), again.gradients[k].to_vector()) << k;
+  // A tensor that somebody holds can be read.
+  for (std::size_t k = 0; k < held.activations.size(); ++k)
+    EXPECT_EQ(held.activations[k].to_vector(), again.activations[k].to_vector()) << k;
+}
+
+TEST(StoreAgain, BySweepsThatReadAllOfIt) {
+  const auto stored = [](const std::vector<Tensor>& roots, std::int64_t worth) {
+    Fused f(roots, 4);
+    const std::int64_t before = f.written();
+    const bool changed = store_again_what_is_held(f.graph, f.fusion, worth);
+    EXPECT_EQ(changed, f.written() > before);
+    return f.written() - before;
+  };
+  const Net net(4, 256);
+  // Norms and activations of the layers whose gradient is far enough behind them.
+  EXPECT_GE(stored(net.gradients, 0), 3 * 256 * (512 + 64) * 4);
+  EXPECT_EQ(stored(net.gradients, 256 * 512 * 4 + 1), 0);
+  // Results are in memory anyway; the outputs of norms are not.
+  EXPECT_LE(stored(net.all(), 0), 4 * 256 * 64 * 4);
+  EXPECT_EQ(stored(net.all(), 256 * 512 * 4), 0);
+}
+
+}  // namespace
+}  // namespace ebb
