@@ -10,6 +10,7 @@ is looked up in every call; copies, replaced heads and adapters follow from that
 import contextlib
 import functools
 import inspect
+import sys
 import warnings
 
 import torch
@@ -134,15 +135,32 @@ def _computes_loss_itself(kwargs):
     return kwargs.get("num_items_in_batch") is not None and not torch.compiler.is_compiling() and not several
 
 
+_OF_SEQUENCES = ("attention_mask", "position_ids", "past_key_values")
+
+
+def _no_packed_sequences(position_ids):
+    """In the place of transformers' find_packed_sequence_indices while a call without positions is compiled.
+
+    transformers asks the positions that it counts itself whether a row has several sequences. Eager models see that it has one,
+    and their attention is causal; compiled ones cannot look, and multiply with a mask of tokens times tokens.
+    """
+    return None
+
+
 @functools.cache
 def _patched(cls):
     """The class of patched models of this class, with the same name and signature."""
     signature = inspect.signature(cls.forward)
     names = [name for name in signature.parameters if name != "self"]
-    labels_at = names.index("labels")
+    masks = sys.modules.get("transformers.masking_utils")
+    looks_for_sequences = hasattr(masks, "find_packed_sequence_indices")
+
+    def is_given(name, args, kwargs):
+        at = names.index(name) if name in names else len(args)
+        return (args[at] if at < len(args) else kwargs.get(name)) is not None
 
     def forward(self, *args, **kwargs):
-        has_labels = (args[labels_at] if len(args) > labels_at else kwargs.get("labels")) is not None
+        has_labels = is_given("labels", args, kwargs)
         asked = has_labels or kwargs.get("shift_labels") is not None
         skip = None if "skip_logits" in names else kwargs.pop("skip_logits", None)  # Liger's, which Trainer evaluates with
         wanted = self.training or getattr(here, "always", False) if skip is None else skip
@@ -160,11 +178,17 @@ def _patched(cls):
         rounds_before = getattr(here, "rounds", ())
         here.active, here.rounds = True, vars(self).get("_ebb_rounds", ())
         gathering = contextlib.nullcontext() if compiling else deferring(head)
+        single = compiling and looks_for_sequences and not any(is_given(name, args, kwargs) for name in _OF_SEQUENCES)
+        find = masks.find_packed_sequence_indices if single else None
         try:
+            if single:
+                masks.find_packed_sequence_indices = _no_packed_sequences
             with gathering:
                 output = cls.forward(self, *args, **kwargs)
         finally:
             here.active, here.rounds = before, rounds_before
+            if single:
+                masks.find_packed_sequence_indices = find
         if asked and not compiling and here.__dict__.get("fused", 0) == fused:
             warnings.warn(
                 f"patch: {cls.__name__} computed its loss from all its logits; something between its head "

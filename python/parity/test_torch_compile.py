@@ -170,5 +170,28 @@ def test_a_patched_model_compiles_in_one_graph_for_any_length(counter):
     assert counter.frame_count <= 2
 
 
+# transformers cannot look at positions that it compiles, and makes a mask of tokens times tokens for sequences side by side.
+def test_compiled_attention_is_causal_unless_there_are_positions():
+    import transformers.masking_utils as masks
+    from test_patch import make, require_same, step, tokens
+
+    torch._dynamo.reset()
+    find, graphs = masks.find_packed_sequence_indices, []
+
+    def keep(graph, inputs):
+        graphs.append(" ".join(str(node.target) for node in graph.graph.nodes))
+        return graph.forward
+
+    model = ebb.torch.patch(make(use_cache=False))  # with a cache it does not look
+    compiled = torch.compile(model, backend=keep, fullgraph=True)
+    packed = torch.cat([torch.arange(9), torch.arange(8)]).repeat(3, 1)
+    for given, has_mask in (({}, False), ({"position_ids": packed}, True), ({"attention_mask": torch.ones(3, 17)}, False)):
+        expected = step(model, **given)
+        loss, gradients = step(compiled, **given)
+        require_same((loss, {name.removeprefix("_orig_mod."): g for name, g in gradients.items()}), expected)
+        assert ("cumsum" in graphs[-1]) == has_mask
+    assert masks.find_packed_sequence_indices is find
+
+
 if __name__ == "__main__":
     sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))
