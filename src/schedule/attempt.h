@@ -19,9 +19,8 @@ inline bool few_rows(std::int64_t rows, std::int64_t columns) {
 // Whether a value fits into the groups of its inputs that are on a level, and what their group would be with it.
 class Attempts {
  public:
-  // `rows_beside`: see Backend::reduces_rows_beside.
-  Attempts(const ValueGraph& graph, Fusion& fusion, bool rows_beside)
-      : g_(graph), f_(fusion), rows_beside_(rows_beside) {}
+  Attempts(const ValueGraph& graph, Fusion& fusion, Reductions reductions)
+      : g_(graph), f_(fusion), reductions_(reductions) {}
 
   // Null: it does not fit. May make the space of a small group one row, where a total is needed by its own sweep.
   std::optional<Trial> attempt(std::int32_t v, int level);
@@ -40,6 +39,8 @@ class Attempts {
   std::optional<Trial> attempt_place(std::int32_t v, int level);
   std::optional<Trial> finish_row_op(Trial& t, int rank, int axis, std::int8_t column, bool pick);
   bool take_operand(Trial& t, std::int32_t in, int level);
+  std::vector<int> dims_in_order(const Trial& t, std::int32_t in, int level) const;
+  std::vector<std::int64_t> steps_of(const SweepGroup& group, int id) const;
   bool take_row_operand(Trial& t, std::int32_t in, int level, int rank);
 
   const Value& value(std::int32_t v) const { return g_.values[v]; }
@@ -52,7 +53,7 @@ class Attempts {
 
   const ValueGraph& g_;
   Fusion& f_;
-  const bool rows_beside_;
+  const Reductions reductions_;
   std::int32_t alone_ = -1;  // on trial: all other inputs count as memory
   const Placed placed_{g_, f_};
 };

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+
 #include "schedule/attempt.h"
 
 namespace ebb {
@@ -25,6 +29,50 @@ bool Attempts::take_operand(Trial& t, std::int32_t in, int level) {
   return true;
 }
 
+// Elements from one number of a group to the next along each axis, in the first memory that has all axes; else 0.
+std::vector<std::int64_t> Attempts::steps_of(const SweepGroup& group, int id) const {
+  for (const std::int32_t m : group.members) {
+    const Value& x = value(m);
+    const bool reads = info(x.op).cls == OpClass::reduce || x.op == Op::pick;
+    const AxisMap& map = reads ? f_.places[m].operand_map : f_.places[m].map;
+    for (const std::int32_t in : x.inputs) {
+      const Value& y = value(in);
+      if (placed_.of_base(in).group == id || value(g_.base(in)).op == Op::constant || (y.is_leaf && y.op != Op::data))
+        continue;
+      const Strides strides = y.is_view() || y.is_leaf ? y.strides : contiguous_strides(y.shape);
+      std::vector<std::int64_t> steps(group.axes.size(), 0);
+      for (int d = 0; d < y.shape.rank(); ++d) {
+        if (map[d] >= 0 && y.shape[d] > 1) steps[map[d]] = std::abs(strides[d]);
+      }
+      if (std::none_of(steps.begin(), steps.end(), [](std::int64_t s) { return s == 0; })) return steps;
+    }
+  }
+  return std::vector<std::int64_t>(group.axes.size(), 0);
+}
+
+// The dimensions of a reduction's operand, outermost first.
+std::vector<int> Attempts::dims_in_order(const Trial& t, std::int32_t in, int level) const {
+  const Value& x = value(in);
+  std::vector<int> dims;
+  for (int d = 0; d < x.shape.rank(); ++d) {
+    if (t.map[d] >= 0) dims.push_back(d);
+  }
+  if (reductions_ != Reductions::by_memory || x.shape.numel() <= kScheduleModel.small_space) return dims;
+  std::vector<std::int64_t> steps(dims.size(), 0);
+  if (inside(in, level)) {
+    const std::vector<std::int64_t> of_axes = steps_of(f_.groups[t.into], t.into);
+    for (std::size_t k = 0; k < dims.size(); ++k) steps[k] = of_axes[t.map[dims[k]]];
+  } else if (x.is_view() || x.is_leaf) {
+    for (std::size_t k = 0; k < dims.size(); ++k) steps[k] = std::abs(x.strides[dims[k]]);
+  }
+  if (std::any_of(steps.begin(), steps.end(), [](std::int64_t s) { return s == 0; })) return dims;
+  std::vector<int> order(dims.size()), sorted;
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return steps[a] > steps[b]; });
+  for (const int k : order) sorted.push_back(dims[k]);
+  return sorted;
+}
+
 std::optional<Trial> Attempts::attempt_reduce(std::int32_t v, int level) {
   const Value& x = value(v);
   const std::int32_t in = x.inputs[0];
@@ -33,8 +81,7 @@ std::optional<Trial> Attempts::attempt_reduce(std::int32_t v, int level) {
   const Shape& from = value(in).shape;
   std::uint32_t reduced = 0;
   bool innermost = false, prefix = true, seen_kept = false;
-  for (int d = 0; d < from.rank(); ++d) {
-    if (t.map[d] < 0) continue;
+  for (const int d : dims_in_order(t, in, level)) {
     const bool r = x.attrs.axes >> d & 1;
     if (r) reduced |= 1u << t.map[d];
     if (r && seen_kept) prefix = false;
@@ -50,7 +97,7 @@ std::optional<Trial> Attempts::attempt_reduce(std::int32_t v, int level) {
     if (kept == 0) {
       if (t.rows != 0) t.post = Post::scalar;  // rows == 0: the whole space is one row already
     } else {
-      const bool beside = rows_beside_ && few_rows(t.size_of(reduced), t.size_of(kept));
+      const bool beside = reductions_ == Reductions::beside && few_rows(t.size_of(reduced), t.size_of(kept));
       if (t.rows == SweepGroup::kUndecided) t.rows = innermost || !prefix || beside ? kept : reduced;
       if (t.rows == kept) {
         t.post = Post::no;

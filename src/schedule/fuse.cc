@@ -62,7 +62,7 @@ void raise(std::vector<int>& levels, const std::vector<int>& to) {
 // a forward pass writes more that its backward pass waits for: so everything begins as late as useful.)
 class Search {
  public:
-  Search(const ValueGraph& graph, bool rows_beside) : g_(graph), rows_beside_(rows_beside), traffic_(graph) {}
+  Search(const ValueGraph& graph, Reductions reductions) : g_(graph), reductions_(reductions), traffic_(graph) {}
 
   // There are two opinions about what may wait for a later sweep. Either is where steps begin; the end that moves less
   // is right.
@@ -94,7 +94,7 @@ class Search {
       raise(next, delay);
       if (next == wait) break;
       wait = std::move(next);
-      fusion = place_values(g_, wait, refusals, rows_beside_);
+      fusion = place_values(g_, wait, refusals, reductions_);
       quiet = refusals.size() > known ? 0 : quiet + 1;
     }
     return choice(std::move(fusion), std::move(wait));
@@ -140,7 +140,7 @@ class Search {
       std::optional<Choice> better;
       for (std::vector<int>& wait : steps_from(best, refusals, left)) {
         --left;
-        Fusion fusion = place_values(g_, wait, refusals, rows_beside_);
+        Fusion fusion = place_values(g_, wait, refusals, reductions_);
         Choice step = choice(std::move(fusion), std::move(wait));
         if (step.bytes < (better ? *better : best).bytes) better = std::move(step);
       }
@@ -151,17 +151,17 @@ class Search {
   }
 
   const ValueGraph& g_;
-  const bool rows_beside_;
+  const Reductions reductions_;
   const Traffic traffic_;
 };
 
-Fusion fuse_as_late_as_useful(ValueGraph& graph, bool rows_beside, bool may_compute_twice) {
+Fusion fuse_as_late_as_useful(ValueGraph& graph, Reductions reductions, bool may_compute_twice) {
   Refusals none;
   const std::vector<int> at_once;
-  Fusion first = place_values(graph, at_once, none, rows_beside);
+  Fusion first = place_values(graph, at_once, none, reductions);
   if (may_compute_twice && compute_twice_what_totals_share(graph, first))
-    first = place_values(graph, at_once, none, rows_beside);
-  return Search(graph, rows_beside).from(first);
+    first = place_values(graph, at_once, none, reductions);
+  return Search(graph, reductions).from(first);
 }
 
 // Does the graph sum few rows over its first axes?
@@ -179,11 +179,12 @@ bool sums_few_rows(const ValueGraph& graph) {
 }
 
 // A sweep over the columns of a sum has no place for reductions over rows: it is one where that moves no more memory.
-Fusion fuse_either_way(ValueGraph& graph, bool rows_beside, bool may_compute_twice = true) {
-  if (!rows_beside || !sums_few_rows(graph)) return fuse_as_late_as_useful(graph, false, may_compute_twice);
+Fusion fuse_either_way(ValueGraph& graph, Reductions reductions, bool may_compute_twice = true) {
+  if (reductions != Reductions::beside) return fuse_as_late_as_useful(graph, reductions, may_compute_twice);
+  if (!sums_few_rows(graph)) return fuse_as_late_as_useful(graph, Reductions::by_dimension, may_compute_twice);
   ValueGraph turned = graph;
-  Fusion usual = fuse_as_late_as_useful(graph, false, may_compute_twice),
-         beside = fuse_as_late_as_useful(turned, true, may_compute_twice);
+  Fusion usual = fuse_as_late_as_useful(graph, Reductions::by_dimension, may_compute_twice),
+         beside = fuse_as_late_as_useful(turned, Reductions::beside, may_compute_twice);
   if (Traffic(turned).of(beside) > Traffic(graph).of(usual)) return usual;
   graph = std::move(turned);
   return beside;
@@ -191,18 +192,18 @@ Fusion fuse_either_way(ValueGraph& graph, bool rows_beside, bool may_compute_twi
 
 }  // namespace
 
-Fusion fuse(ValueGraph& graph, int bytes_of_a_function, bool rows_beside) {
-  Fusion fusion = fuse_either_way(graph, rows_beside);
+Fusion fuse(ValueGraph& graph, int bytes_of_a_function, Reductions reductions) {
+  Fusion fusion = fuse_either_way(graph, reductions);
   if (bytes_of_a_function == 0) return fusion;
   // Sweeps that make more themselves are other sweeps, which may share what one of them made before.
   for (int round = 0; round < kScheduleModel.rounds_of_making_again; ++round) {
     if (!compute_again_what_costs_less(graph, fusion, bytes_of_a_function)) break;
-    fusion = fuse_either_way(graph, rows_beside);
+    fusion = fuse_either_way(graph, reductions);
   }
   // Of what they make themselves, some stays in memory for others as well, several times.
   ValueGraph shared = graph;
   if (!read_what_stays_once(shared, fusion)) return fusion;
-  Fusion fewer = fuse_either_way(shared, rows_beside, false);
+  Fusion fewer = fuse_either_way(shared, reductions, false);
   if (Traffic(shared).of(fewer) >= Traffic(graph).of(fusion)) return fusion;
   graph = std::move(shared);
   return fewer;

@@ -51,10 +51,17 @@ struct Fusion {
   std::vector<Placement> places;   // one per value
 };
 
+// Which reductions are over the columns of a sweep, and which are over its rows.
+enum class Reductions : std::uint8_t {
+  by_dimension,  // over the columns, unless they are over the first dimensions
+  by_memory,     // likewise, where a large view's dimensions are in the order in which its numbers lie in memory
+  beside,        // over the columns, too, where the first dimensions have few numbers
+};
+
 // May compute values twice where that keeps them out of memory: the graph then changes. How much depends on what a
-// special function costs the device, and what is a row of a sum over the first axis on whether it reads rows that lie
-// side by side in memory; see Backend.
-Fusion fuse(ValueGraph& graph, int bytes_of_a_function = 0, bool rows_beside = false);
+// special function costs the device, and what is a row of a reduction on whether it reads rows that lie side by side in
+// memory as fast as others; see Backend.
+Fusion fuse(ValueGraph& graph, int bytes_of_a_function = 0, Reductions reductions = Reductions::by_dimension);
 
 // The map of value `v` (a member, or a view that a sweep can follow) as seen by a member of the same group.
 AxisMap seen_map(const ValueGraph& graph, const Fusion& fusion, std::int32_t v);

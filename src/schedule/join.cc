@@ -5,6 +5,7 @@
 #include <map>
 
 #include "schedule/placed.h"
+#include "schedule/schedule_model.h"
 #include "schedule/trial.h"
 
 namespace ebb {
@@ -30,7 +31,23 @@ void join_groups(Fusion& f, int into, int other, const std::vector<std::int8_t>&
 
 namespace {
 
-void try_join(Fusion& f, int a, int b, const AxisMap& map_a, const AxisMap& map_b, int rank) {
+// Do reductions of rows in one of two groups meet those of many columns in the other? A device that keeps a row on chip
+// has no room for so many sums beside it, and reads the same memory in less time twice.
+bool crowds(const ValueGraph& g, const Fusion& f, const SweepGroup& a, const SweepGroup& b, std::int64_t columns) {
+  if (columns <= kScheduleModel.most_columns_beside_rows) return false;
+  const auto of_columns = [&](std::int32_t m) { return f.places[m].post == Post::column; };
+  const auto of_rows = [&](std::int32_t m) {
+    const Op op = g.values[m].op;
+    return f.places[m].post == Post::no && (info(op).cls == OpClass::reduce || op == Op::pick);
+  };
+  const auto any = [](const SweepGroup& group, const auto& of) {
+    return std::any_of(group.members.begin(), group.members.end(), of);
+  };
+  return (any(a, of_columns) && any(b, of_rows)) || (any(b, of_columns) && any(a, of_rows));
+}
+
+void try_join(const ValueGraph& g, Fusion& f, int a, int b, const AxisMap& map_a, const AxisMap& map_b, int rank,
+              Reductions reductions) {
   const SweepGroup &ga = f.groups[a], &gb = f.groups[b];
   if (ga.axes.size() != gb.axes.size() || ga.members.size() + gb.members.size() > 256) return;
   std::vector<std::int8_t> where(gb.axes.size(), kFree);
@@ -52,6 +69,9 @@ void try_join(Fusion& f, int a, int b, const AxisMap& map_a, const AxisMap& map_
   // A total in one group and rows == 0 in the other would disagree about where totals are ready.
   if (ga.rows != gb.rows && (ga.rows == 0 || gb.rows == 0)) return;
   if (!t.signatures_fit()) return;
+  if (reductions == Reductions::by_memory && t.rows != SweepGroup::kUndecided &&
+      crowds(g, f, ga, gb, t.size_of(t.all() & ~t.rows)))
+    return;
   join_groups(f, a, b, where);
   f.groups[a].rows = t.rows;
   f.groups[a].signatures = t.signatures;
@@ -59,7 +79,7 @@ void try_join(Fusion& f, int a, int b, const AxisMap& map_a, const AxisMap& map_
 
 }  // namespace
 
-void join_neighbours(const ValueGraph& g, Fusion& f) {
+void join_neighbours(const ValueGraph& g, Fusion& f, Reductions reductions) {
   const Placed placed{g, f};
   std::map<std::pair<std::int32_t, int>, std::pair<int, AxisMap>> readers;  // (memory, level) -> group, map
   for (std::int32_t v = 0; v < static_cast<std::int32_t>(g.values.size()); ++v) {
@@ -80,7 +100,7 @@ void join_neighbours(const ValueGraph& g, Fusion& f) {
         it->second = {p.group, seen};
         continue;
       }
-      if (first != p.group) try_join(f, first, p.group, map, seen, y.shape.rank());
+      if (first != p.group) try_join(g, f, first, p.group, map, seen, y.shape.rank(), reductions);
     }
   }
 }

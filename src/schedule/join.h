@@ -11,7 +11,7 @@ namespace ebb {
 void join_groups(Fusion& f, int into, int other, const std::vector<std::int8_t>& where);
 
 // Sweeps of one level that read the same memory over the same space become one, so that it is read once.
-void join_neighbours(const ValueGraph& g, Fusion& f);
+void join_neighbours(const ValueGraph& g, Fusion& f, Reductions reductions);
 
 // What somebody outside its sweep reads must be written.
 void mark_memory(const ValueGraph& g, Fusion& f);

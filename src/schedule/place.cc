@@ -12,13 +12,17 @@ namespace {
 
 class Places {
  public:
-  Places(const ValueGraph& graph, const std::vector<int>& not_before, Refusals& refusals, bool rows_beside)
-      : g_(graph), not_before_(not_before), refusals_(refusals), attempts_(graph, f_, rows_beside) {}
+  Places(const ValueGraph& graph, const std::vector<int>& not_before, Refusals& refusals, Reductions reductions)
+      : g_(graph),
+        not_before_(not_before),
+        refusals_(refusals),
+        reductions_(reductions),
+        attempts_(graph, f_, reductions) {}
 
   Fusion run() {
     f_.places.resize(g_.values.size());
     for (std::int32_t v = 0; v < static_cast<std::int32_t>(g_.values.size()); ++v) place(v);
-    join_neighbours(g_, f_);
+    join_neighbours(g_, f_, reductions_);
     mark_memory(g_, f_);
     return std::move(f_);
   }
@@ -90,6 +94,7 @@ class Places {
   const ValueGraph& g_;
   const std::vector<int>& not_before_;
   Refusals& refusals_;
+  const Reductions reductions_;
   Fusion f_;
   const Placed placed_{g_, f_};
   Attempts attempts_;
@@ -97,8 +102,9 @@ class Places {
 
 }  // namespace
 
-Fusion place_values(const ValueGraph& graph, const std::vector<int>& not_before, Refusals& refusals, bool rows_beside) {
-  return Places(graph, not_before, refusals, rows_beside).run();
+Fusion place_values(const ValueGraph& graph, const std::vector<int>& not_before, Refusals& refusals,
+                    Reductions reductions) {
+  return Places(graph, not_before, refusals, reductions).run();
 }
 
 }  // namespace ebb

@@ -103,7 +103,8 @@ class Planner {
 
   Plan run() {
     const Backend& backend = backend_of(plan_.device);
-    f_ = fuse(g_, std::max(bytes_of_a_function_, backend.bytes_of_a_function()), backend.reduces_rows_beside());
+    f_ = fuse(g_, std::max(bytes_of_a_function_, backend.bytes_of_a_function()),
+              backend.reduces_rows_beside() ? Reductions::beside : Reductions::by_memory);
     if (bytes_of_a_function_ == 0) store_again_what_is_held(g_, f_);  // in need, steps are run again instead
     find_live();
     make_steps();
@@ -370,13 +371,35 @@ class WithinBudget {
   double time_ = 0;
 };
 
+// Does a plan hold a product that strips are for?
+bool holds_large_product(const Plan& plan, const StripModel& model) {
+  return std::any_of(plan.steps.begin(), plan.steps.end(), [&](const PlanStep& step) {
+    if (step.sweep || step.strips || step.op != Op::matmul) return false;
+    const Value& x = plan.graph.values[step.outputs[0]];
+    return x.shape.numel() * static_cast<std::int64_t>(size_of(x.dtype)) >= model.large;
+  });
+}
+
+// The plan without a budget. Products that are made again cost time, and what they save is more than they are: their
+// gradients are as large, and so is what is made of them in two directions. So both plans are made and compared.
+Plan plan_by_default(const Trace& trace, const StripModel& model) {
+  Plan held = make_plan(trace, &model);
+  if (!holds_large_product(held, model)) return held;
+  StripModel repeating = model;
+  repeating.large_enough_to_repeat = model.large;
+  Plan again = make_plan(trace, &repeating);
+  if (again.peak.bytes + static_cast<std::size_t>(model.saved_enough_to_repeat) > held.peak.bytes) return held;
+  return estimated_time(again) <= kScheduleModel.most_time_to_repeat * estimated_time(held) ? std::move(again)
+                                                                                            : std::move(held);
+}
+
 }  // namespace
 
 // Values that are made again have the same bits, sums over strips do not: strips are the second means. They are what
 // helps where a single value is too large.
 Plan make_plan(const Trace& trace) {
   const StripModel model = strip_model(trace.device);
-  Plan plan = make_plan(trace, &model);
+  Plan plan = plan_by_default(trace, model);
   const std::size_t budget = memory_budget(trace.device);
   if (budget == 0 || plan.peak.bytes <= budget) return plan;
   WithinBudget choice(trace, budget);

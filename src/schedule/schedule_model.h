@@ -19,6 +19,8 @@ struct ScheduleModel {
   // more than they read (chosen). The columns should be the rows then, if the device reads rows that lie side by side
   // in memory as fast.
   std::int64_t few_rows = 8;
+  // Columns whose sums are kept on chip beside a row that is reduced, on a GPU (chosen: a third of its shared memory).
+  std::int64_t most_columns_beside_rows = 1 << 14;
   // Rounds in which whole sweeps are told to wait (a total that is waited for in vain would go on forever), and rounds
   // at all (chosen: a network of 40 layers takes a few).
   int rounds_of_delay = 3, most_rounds = 250;
@@ -47,6 +49,9 @@ struct ScheduleModel {
   // row that are copied into a loop: more would be as large as what strips avoid (chosen).
   std::size_t most_loops = 64;
   std::int64_t strip_rows_together = 32, most_copied_per_row = 1024;
+  // How much longer a plan may take that holds no large product, since it makes them again: three products become four,
+  // or five at most (chosen).
+  double most_time_to_repeat = 1.5;
 
   // ---- A memory budget (see rematerialize.h). Steps that are run again for one value; candidates that are tried at
   // one peak, in the order of what they cost; 1/32 of the budget is for workspaces of calls, which the estimate does

@@ -112,6 +112,7 @@ class Bodies {
     const Value& x = value(v);
     const bool summed = region_.role[v] == Role::summed;
     if (!summed && places_across(x, region_.rows[v])) return placed_across(v, in);
+    if (region_.compared.contains(v)) return placed_by_comparison(v, in);
     if (summed && x.op == Op::pick) return picked_across(v, rows[0], in);
     const RowDims out = summed ? RowDims{} : region_.rows[v];
     const Attrs attrs = strip_attrs(x, rows[0], out);
@@ -141,6 +142,17 @@ class Bodies {
     const Tensor g = make_node(Op::expand, in[0].dtype(), shape, {in[0]});
     return where_the_index_is(v, region_.rows[v], in[1], g);
   }
+  // The same along the columns.
+  Tensor placed_by_comparison(std::int32_t v, const std::vector<Tensor>& in) {
+    const Shape shape = strip_shape(value(v).shape, region_.rows[v], rows_);
+    const int axis = strip_dim(region_.rows[v], static_cast<int>(value(v).attrs.i[0]));
+    Shape ones = shape;
+    for (int d = 0; d < ones.rank(); ++d) ones = ones.with(d, d == axis ? shape[axis] : 1);
+    const Tensor column =
+        make_node(Op::reshape, DType::i64, ones, {make_leaf(Op::iota, DType::i64, {shape[axis]}, {})});
+    const Tensor g = make_node(Op::expand, in[0].dtype(), shape, {in[0]});
+    return where_equal(column, in[1], g);
+  }
   // pick(x, index) along the rows: the sum of x where the row's number is the index, which is one number, or none here.
   Tensor picked_across(std::int32_t v, RowDims rows, const std::vector<Tensor>& in) {
     const Tensor x = is_half(in[0].dtype()) ? make_node(Op::cast, DType::f32, in[0].shape(), {in[0]}) : in[0];
@@ -150,9 +162,12 @@ class Bodies {
                      attrs);
   }
   Tensor where_the_index_is(std::int32_t v, RowDims rows, const Tensor& index, const Tensor& x) {
+    return where_equal(row_numbers(v, rows), index, x);
+  }
+  static Tensor where_equal(const Tensor& number, const Tensor& index, const Tensor& x) {
     const auto expanded = [&](const Tensor& t) { return make_node(Op::expand, t.dtype(), x.shape(), {t}); };
     const Tensor wide = make_node(Op::cast, DType::i64, index.shape(), {index});
-    const Tensor here = make_node(Op::eq, DType::bool_, x.shape(), {expanded(row_numbers(v, rows)), expanded(wide)});
+    const Tensor here = make_node(Op::eq, DType::bool_, x.shape(), {expanded(number), expanded(wide)});
     return make_node(Op::where, x.dtype(), x.shape(), {here, x, expanded(make_constant(0.0, x.dtype()))});
   }
   Tensor row_numbers(std::int32_t v, RowDims rows) {

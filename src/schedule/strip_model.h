@@ -24,6 +24,9 @@ struct StripModel {
   std::int64_t tile_bytes = 0;
   // Within a strip of so many rows: dimensions of this size are its rows, which are not cut again.
   std::int64_t rows_cut = 0;
+  // A product smaller than large_enough_to_repeat is made again where that takes so much off a plan's peak, by
+  // estimate: a formula of pairs in both directions holds several values of the size of its product.
+  std::int64_t saved_enough_to_repeat = std::int64_t{2} << 30;
 
   bool operator==(const StripModel&) const = default;
 };

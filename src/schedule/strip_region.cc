@@ -72,7 +72,7 @@ class Finder {
     const StripRegion found = r_;
     if (!divide_into_rounds()) return std::nullopt;
     if (leaves_[seed]) return std::nullopt;  // somebody needs the whole product
-    if (r_.rounds.size() == 1) return std::move(r_);
+    if (r_.rounds.size() == 1 || (model_.tile_bytes == 0 && model_.rows_cut == 0)) return std::move(r_);
     const StripRegion early = std::exchange(r_, found);
     delay_to_later_rounds();
     return divide_into_rounds() && !leaves_[seed] && r_.products_again <= early.products_again ? std::move(r_) : early;
@@ -405,6 +405,37 @@ class Finder {
 std::optional<StripRegion> find_region(const ValueGraph& graph, const StripModel& model, std::int32_t seed,
                                        RowDims rows, bool through_products) {
   return Finder(graph, model, through_products).run(seed, rows);
+}
+
+void pick_before_differences(ValueGraph& g) {
+  bool any = false;
+  for (std::size_t v = 0, n = g.values.size(); v < n; ++v) {
+    if (g.values[v].op != Op::pick) continue;
+    const Value difference = g.values[g.values[v].inputs[0]];
+    if (difference.op != Op::sub || difference.is_leaf || difference.strips >= 0) continue;
+    const std::int32_t number = g.base(difference.inputs[1]);
+    const Value& view = g.values[difference.inputs[1]];
+    const auto axis = static_cast<int>(g.values[v].attrs.i[0]);
+    if (!view.is_view() || view.strides[axis] != 0 || view.offset != 0 || g.values[number].is_leaf) continue;
+    if (g.values[number].shape != g.values[v].shape) continue;
+    const Strides whole = contiguous_strides(g.values[v].shape);
+    bool same = true;
+    for (int d = 0; d < view.shape.rank(); ++d)
+      same &=
+          d == axis || (view.shape[d] == g.values[v].shape[d] && (view.shape[d] == 1 || view.strides[d] == whole[d]));
+    if (!same) continue;
+    Value picked = g.values[v];
+    picked.node = -1;
+    picked.inputs[0] = difference.inputs[0];
+    g.values.push_back(std::move(picked));
+    Value& made = g.values[v];
+    made.op = Op::sub;
+    made.attrs = {};
+    made.label = nullptr;
+    made.inputs = {static_cast<std::int32_t>(g.values.size()) - 1, number};
+    any = true;
+  }
+  if (any) sort_inputs_first(g);
 }
 
 ValueGraph with_places_per_reader(ValueGraph g, std::int32_t& seed) {

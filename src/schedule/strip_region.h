@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "schedule/strips.h"
@@ -36,6 +37,8 @@ struct StripRegion {
     std::vector<std::int32_t> outputs;  // members that somebody outside the round reads; no views
   };
   std::vector<Round> rounds;
+  // Members `place` along the columns that are made by comparing each element's column with the index.
+  std::set<std::int32_t> compared;
   int products_again = 0;
   std::int64_t saved = 0;  // bytes of the products that are not held
 
@@ -47,6 +50,10 @@ struct StripRegion {
 // with other matrices belong to it with all that follows (a network of several layers); otherwise it ends with them.
 std::optional<StripRegion> find_region(const ValueGraph& graph, const StripModel& model, std::int32_t seed,
                                        RowDims rows, bool through_products);
+
+// pick(x − m) is pick(x) − m, to the bit, where m has one number for all that is picked from, such as the maximum of a
+// row: x is then picked from before m is known.
+void pick_before_differences(ValueGraph& graph);
 
 // Both directions have the same targets, and so one value with ones at their places. Each reader gets its own, which
 // then has the rows of that direction. `seed` moves with the values.

@@ -39,6 +39,8 @@ class Strips {
   Strips(ValueGraph& graph, const StripModel& model, Device device) : g_(graph), model_(model), device_(device) {}
 
   std::vector<StripLoopPtr> run() {
+    const auto large = [&](const Value& x) { return x.op == Op::matmul && x.strips < 0 && bytes(x) >= model_.large; };
+    if (std::any_of(g_.values.begin(), g_.values.end(), large)) pick_before_differences(g_);
     bool any = false;
     while (loops_.size() < kScheduleModel.most_loops && take_best()) any = true;
     if (any) forget_the_dead();
@@ -136,11 +138,31 @@ class Strips {
     return best;
   }
 
-  // Of a pick across the rows, each strip looks at the numbers that it has: that the index is one of all is checked
-  // before.
+  // A sweep of a GPU that places numbers in its rows has threads that stay in a row, and reads what there is for each
+  // column again in every row: of pairs in both directions that is more than the product itself. Without a reduction of
+  // rows to share their order with, numbers are placed by comparison, and threads go down the columns.
+  void place_by_comparison(StripRegion& region) const {
+    if (device_.kind != Device::Kind::cuda) return;
+    for (const StripRegion::Round& round : region.rounds) {
+      const auto is_wide = [&](std::int32_t u) { return region.role[u] == Role::by_row && region.wide[u]; };
+      const bool reduces = std::any_of(round.members.begin(), round.members.end(), [&](std::int32_t v) {
+        const Value& x = g_.values[v];
+        return region.role[v] == Role::by_row && (info(x.op).cls == OpClass::reduce || x.op == Op::pick) &&
+               is_wide(x.inputs[0]);
+      });
+      for (const std::int32_t v : round.members) {
+        if (!reduces && g_.values[v].op == Op::place && is_wide(v) && !places_across(g_.values[v], region.rows[v]))
+          region.compared.insert(v);
+      }
+    }
+  }
+
+  // Of a pick across the rows, each strip looks at the numbers that it has, and of a number that is placed by
+  // comparison nobody does: that the index is one of all is checked before.
   void check_indices(StripRegion& region) {
     for (std::int32_t v = 0, n = static_cast<std::int32_t>(g_.values.size()); v < n; ++v) {
-      if (g_.values[v].op != Op::pick || region.role[v] != Role::summed) continue;
+      const bool picked = g_.values[v].op == Op::pick && region.role[v] == Role::summed;
+      if (!picked && !region.compared.contains(v)) continue;
       const std::int32_t index = g_.values[v].inputs[1];
       const Shape shape = g_.values[index].shape;
       const DType dtype = g_.values[index].dtype;
@@ -159,7 +181,8 @@ class Strips {
         seen.shows.fill(-1);
         return push(std::move(seen));
       };
-      const std::int64_t size = g_.values[g_.values[v].inputs[0]].shape[static_cast<int>(g_.values[v].attrs.i[0])];
+      const Shape& of = picked ? g_.values[g_.values[v].inputs[0]].shape : g_.values[v].shape;
+      const std::int64_t size = of[static_cast<int>(g_.values[v].attrs.i[0])];
       const std::int32_t from = elementwise(Op::ge, DType::bool_, shape, {index, uniform(0)});
       const std::int32_t below = elementwise(Op::lt, DType::bool_, shape, {index, uniform(static_cast<double>(size))});
       const std::int32_t inside = elementwise(Op::logical_and, DType::bool_, shape, {from, below});
@@ -188,6 +211,7 @@ class Strips {
   }
 
   bool replace(StripRegion region) {
+    place_by_comparison(region);
     check_indices(region);
     std::vector<std::shared_ptr<StripLoop>> loops;
     std::vector<std::vector<std::int32_t>> inputs;
