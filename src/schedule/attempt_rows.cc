@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "schedule/attempt.h"
+#include "schedule/join.h"
 
 namespace ebb {
 
@@ -116,6 +117,10 @@ std::optional<Trial> Attempts::attempt_reduce(std::int32_t v, int level) {
   }
   if (t.post == Post::no) t.add_signature(t.varies);
   if (!t.signatures_fit()) return std::nullopt;
+  if (t.into >= 0 && t.rows != SweepGroup::kUndecided) {
+    const auto either = [&](Post post) { return t.post == post || reduces(g_, f_, f_.groups[t.into], post); };
+    if (crowds(reductions_, either(Post::no), either(Post::column), t.size_of(t.all() & ~t.rows))) return std::nullopt;
+  }
   for (int d = 0; d < from.rank(); ++d) {
     if (x.attrs.axes >> d & 1) t.map[static_cast<std::size_t>(d) % t.map.size()] = kUnit;
   }

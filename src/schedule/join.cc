@@ -5,7 +5,6 @@
 #include <map>
 
 #include "schedule/placed.h"
-#include "schedule/schedule_model.h"
 #include "schedule/trial.h"
 
 namespace ebb {
@@ -29,59 +28,57 @@ void join_groups(Fusion& f, int into, int other, const std::vector<std::int8_t>&
   f.groups[other].members.clear();
 }
 
-namespace {
-
-// Do reductions of rows in one of two groups meet those of many columns in the other? A device that keeps a row on chip
-// has no room for so many sums beside it, and reads the same memory in less time twice.
-bool crowds(const ValueGraph& g, const Fusion& f, const SweepGroup& a, const SweepGroup& b, std::int64_t columns) {
-  if (columns <= kScheduleModel.most_columns_beside_rows) return false;
-  const auto of_columns = [&](std::int32_t m) { return f.places[m].post == Post::column; };
-  const auto of_rows = [&](std::int32_t m) {
+bool reduces(const ValueGraph& g, const Fusion& f, const SweepGroup& group, Post post) {
+  return std::any_of(group.members.begin(), group.members.end(), [&](std::int32_t m) {
     const Op op = g.values[m].op;
-    return f.places[m].post == Post::no && (info(op).cls == OpClass::reduce || op == Op::pick);
-  };
-  const auto any = [](const SweepGroup& group, const auto& of) {
-    return std::any_of(group.members.begin(), group.members.end(), of);
-  };
-  return (any(a, of_columns) && any(b, of_rows)) || (any(b, of_columns) && any(a, of_rows));
+    return f.places[m].post == post && (info(op).cls == OpClass::reduce || op == Op::pick);
+  });
 }
 
-void try_join(const ValueGraph& g, Fusion& f, int a, int b, const AxisMap& map_a, const AxisMap& map_b, int rank,
+namespace {
+
+bool try_join(const ValueGraph& g, Fusion& f, int a, int b, const AxisMap& map_a, const AxisMap& map_b, int rank,
               Reductions reductions) {
   const SweepGroup &ga = f.groups[a], &gb = f.groups[b];
-  if (ga.axes.size() != gb.axes.size() || ga.members.size() + gb.members.size() > 256) return;
+  if (ga.axes.size() != gb.axes.size() || ga.members.size() + gb.members.size() > 256) return false;
   std::vector<std::int8_t> where(gb.axes.size(), kFree);
   for (int d = 0; d < rank; ++d) {
-    if ((map_a[d] < 0) != (map_b[d] < 0)) return;
+    if ((map_a[d] < 0) != (map_b[d] < 0)) return false;
     if (map_a[d] >= 0) where[map_b[d]] = map_a[d];
   }
-  if (std::find(where.begin(), where.end(), kFree) != where.end()) return;
+  if (std::find(where.begin(), where.end(), kFree) != where.end()) return false;
   Trial t;
   t.axes = ga.axes;
   t.rows = ga.rows;
   if (gb.rows != SweepGroup::kUndecided) {
     const std::uint32_t rows = rename(gb.rows, where);
     if (t.rows == SweepGroup::kUndecided) t.rows = rows;
-    if (t.rows != rows) return;
+    if (t.rows != rows) return false;
   }
   t.add_signatures(ga, nullptr);
   t.add_signatures(gb, &where);
   // A total in one group and rows == 0 in the other would disagree about where totals are ready.
-  if (ga.rows != gb.rows && (ga.rows == 0 || gb.rows == 0)) return;
-  if (!t.signatures_fit()) return;
-  if (reductions == Reductions::by_memory && t.rows != SweepGroup::kUndecided &&
-      crowds(g, f, ga, gb, t.size_of(t.all() & ~t.rows)))
-    return;
+  if (ga.rows != gb.rows && (ga.rows == 0 || gb.rows == 0)) return false;
+  if (!t.signatures_fit()) return false;
+  const auto either = [&](Post post) { return reduces(g, f, ga, post) || reduces(g, f, gb, post); };
+  if (t.rows != SweepGroup::kUndecided &&
+      crowds(reductions, either(Post::no), either(Post::column), t.size_of(t.all() & ~t.rows)))
+    return false;
   join_groups(f, a, b, where);
   f.groups[a].rows = t.rows;
   f.groups[a].signatures = t.signatures;
+  return true;
 }
 
 }  // namespace
 
 void join_neighbours(const ValueGraph& g, Fusion& f, Reductions reductions) {
   const Placed placed{g, f};
-  std::map<std::pair<std::int32_t, int>, std::pair<int, AxisMap>> readers;  // (memory, level) -> group, map
+  struct Reader {
+    int group;
+    AxisMap map;
+  };
+  std::map<std::pair<std::int32_t, int>, std::vector<Reader>> readers;  // of memory, on a level
   for (std::int32_t v = 0; v < static_cast<std::int32_t>(g.values.size()); ++v) {
     if (f.places[v].group < 0) continue;
     for (std::int32_t in : g.values[v].inputs) {
@@ -93,14 +90,13 @@ void join_neighbours(const ValueGraph& g, Fusion& f, Reductions reductions) {
           (info(g.values[v].op).cls == OpClass::reduce || g.values[v].op == Op::pick) && in == g.values[v].inputs[0];
       if (!whole && (info(g.values[v].op).cls != OpClass::elementwise || p.post != Post::no)) continue;
       const AxisMap& seen = whole ? p.operand_map : p.map;
-      auto [it, fresh] = readers.try_emplace({in, p.level}, p.group, seen);
-      if (fresh) continue;
-      auto& [first, map] = it->second;
-      if (f.groups[first].members.empty()) {  // was joined elsewhere
-        it->second = {p.group, seen};
-        continue;
-      }
-      if (first != p.group) try_join(g, f, first, p.group, map, seen, y.shape.rank(), reductions);
+      std::vector<Reader>& others = readers[{in, p.level}];
+      std::erase_if(others, [&](const Reader& r) { return f.groups[r.group].members.empty(); });  // joined elsewhere
+      const bool known = std::any_of(others.begin(), others.end(), [&](const Reader& r) {
+        return r.group == p.group || try_join(g, f, r.group, p.group, r.map, seen, y.shape.rank(), reductions);
+      });
+      // Where groups are kept apart that fit one space, others may still fit one of them.
+      if (!known && (others.empty() || reductions == Reductions::by_memory)) others.push_back({p.group, seen});
     }
   }
 }

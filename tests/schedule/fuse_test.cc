@@ -111,5 +111,38 @@ TEST(Delay, GoesOnWhileAStepSavesBytes) {
   EXPECT_EQ(Fused({loss, g[x], g[target], g[weight]}).groups(), 2u);
 }
 
+// ---- reductions by memory -------------------------------------------------------------------------------------------
+
+Fused fused_by_memory(const std::vector<Tensor>& roots) {
+  Fused f(roots);
+  f.graph = testing::simplified(roots);
+  f.fusion = fuse(f.graph, 4, Reductions::by_memory);
+  return f;
+}
+
+// Whatever a view calls its dimensions, a GPU reads neighbours in memory together.
+TEST(Reductions, OfATransposedViewAreOfColumns) {
+  const Tensor x = leaf({300, 200}), small = leaf({100, 90}), batch = leaf({4, 60, 90});
+  const auto post = [](const Tensor& t) { return fused_by_memory({t}).place(Op::sum).post; };
+  EXPECT_EQ(post(sum(transpose(x, 0, 1), 1)), Post::column);
+  EXPECT_EQ(post(sum(exp(transpose(x, 0, 1)), 1)), Post::column);
+  EXPECT_EQ(post(sum(transpose(exp(x), 0, 1), 1)), Post::column);
+  EXPECT_EQ(post(sum(transpose(x, 0, 1), 0)), Post::no);
+  EXPECT_EQ(post(sum(x, 0)), Post::column);
+  EXPECT_EQ(post(sum(x, 1)), Post::no);
+  EXPECT_EQ(post(sum(transpose(batch, 1, 2), 2)), Post::no);  // of neither the first nor the last numbers
+  EXPECT_EQ(post(sum(transpose(small, 0, 1), 1)), Post::no);  // stays in the caches
+  EXPECT_EQ(Fused({sum(transpose(x, 0, 1), 1)}).place(Op::sum).post, Post::no);
+}
+
+TEST(Reductions, OfManyColumnsAreNotBesideThoseOfRows) {
+  const auto groups = [](std::int64_t columns) {
+    const Tensor x = leaf({8, columns});
+    return fused_by_memory({sum(exp(x), 0), max(exp(x), 1)}).groups();
+  };
+  EXPECT_EQ(groups(8000), 1u);
+  EXPECT_EQ(groups(20000), 2u);
+}
+
 }  // namespace
 }  // namespace ebb
