@@ -8,10 +8,11 @@ namespace ebb::cuda {
 
 // A warp per row and part, eight columns per lane.
 extern "C" __global__ void __launch_bounds__(kThreads) parts_of_products(const StatisticsRowsArgs a) {
-  constexpr int kEach = 8, kWarps = kThreads / 32;
+  constexpr int kEach = 8;
   static_assert(32 * kEach == WideTile::kColumns, "a warp has the columns of a part");
   const int lane = threadIdx.x & 31;
-  for (i64 at = (i64)blockIdx.x * kWarps + (threadIdx.x >> 5); at < a.rows * a.tiles; at += (i64)gridDim.x * kWarps) {
+  for (i64 at = (i64)blockIdx.x * kPartsOfBlock + (threadIdx.x >> 5); at < a.rows * a.tiles;
+       at += (i64)gridDim.x * kPartsOfBlock) {
     const i64 row = quotient(at, a.tiles), first = (at - row * a.tiles) * WideTile::kColumns + lane * kEach;
     const f32* const z = a.products + row * a.step + first;
     const int live = (int)(a.classes - first < kEach ? a.classes - first : kEach);  // may be negative

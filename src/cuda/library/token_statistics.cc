@@ -2,6 +2,7 @@
 // Statistics of rows of logits. On Hopper a product of our own leaves sums over 256 columns, and no logits
 // (kernels/token_statistics.cuh); elsewhere products of a part of the rows are in memory.
 #include <algorithm>
+#include <numbers>
 
 #include "calls/linear_cross_entropy.h"
 #include "cuda/kernels/args/token_statistics.h"
@@ -14,7 +15,6 @@ namespace ebb::cuda {
 namespace {
 
 constexpr const char* kName = "linear_log_probs";
-constexpr double kToTwo = 1.4426950408889634;
 
 }  // namespace
 
@@ -55,7 +55,7 @@ void run_token_statistics(const LibraryCall& call, Gpu& gpu) {
                           .target_step = target.strides[0],
                           .entropy = o.entropy,
                           .argmax = o.argmax,
-                          .factor = static_cast<f32>(o.factor * kToTwo),
+                          .factor = static_cast<f32>(o.factor * std::numbers::log2e),
                           .unused = 0};
   const KernelSource by_rows{texts::statistics_rows};
   for (std::int64_t first = 0; first < rows; first += chunk) {
@@ -77,8 +77,7 @@ void run_token_statistics(const LibraryCall& call, Gpu& gpu) {
                   StatisticsTile::kSharedBytes);
     } else {
       multiply_floats(gpu, some, turned, part_of(products, 0, 0, args.rows));
-      constexpr std::int64_t kWarps = kThreads / 32;
-      launch_blocks(gpu, by_rows, "parts_of_products", (args.rows * tiles + kWarps - 1) / kWarps, args);
+      launch_blocks(gpu, by_rows, "parts_of_products", (args.rows * tiles + kPartsOfBlock - 1) / kPartsOfBlock, args);
     }
     launch_blocks(gpu, by_rows, "statistics_of_parts", args.rows, args);
   }

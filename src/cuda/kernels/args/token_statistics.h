@@ -27,6 +27,8 @@ struct TokenStatisticsArgs {
 };
 EBB_ARGS(48, TokenStatisticsArgs);
 
+constexpr int kPartsOfBlock = kThreads / 32;  // that a block of parts_of_products makes
+
 struct StatisticsRowsArgs {
   StatisticsPart* parts;
   f32* own;
