@@ -2,6 +2,7 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 // Factors of small matrices, for which a call of LAPACK takes longer than the work: as LAPACK's functions of the same
@@ -11,10 +12,35 @@ namespace ebb::cpu {
 
 inline constexpr std::int64_t kSmallMatrix = 8;  // rows at most (chosen, not measured)
 
+// run(size) with the number of rows as a constant, so that the loops over a matrix are unrolled.
+template <class Run>
+auto with_small_size(int n, Run&& run) {
+  static_assert(kSmallMatrix == 8);
+  switch (n) {
+    case 1:
+      return run(std::integral_constant<int, 1>());
+    case 2:
+      return run(std::integral_constant<int, 2>());
+    case 3:
+      return run(std::integral_constant<int, 3>());
+    case 4:
+      return run(std::integral_constant<int, 4>());
+    case 5:
+      return run(std::integral_constant<int, 5>());
+    case 6:
+      return run(std::integral_constant<int, 6>());
+    case 7:
+      return run(std::integral_constant<int, 7>());
+    default:
+      return run(std::integral_constant<int, 8>());
+  }
+}
+
 // P·A = L·U with the largest element of a column as its pivot; the first column without one other than 0, from 1, or 0.
-template <class T>
-int small_getrf(int n, T* a, int* pivots) {
+template <int n, class T>
+int getrf_of(T* a, int* pivots) {
   int info = 0;
+#pragma GCC unroll 8
   for (int k = 0; k < n; ++k) {
     T* const column = a + k * n;
     int at = k;
@@ -37,19 +63,30 @@ int small_getrf(int n, T* a, int* pivots) {
   }
   return info;
 }
-
 template <class T>
-void small_getrs(int n, int nrhs, const T* lu, const int* pivots, T* b) {
+int small_getrf(int n, T* a, int* pivots) {
+  return with_small_size(n, [&](auto size) { return getrf_of<size()>(a, pivots); });
+}
+
+template <int n, class T>
+void getrs_of(int nrhs, const T* lu, const int* pivots, T* b) {
   for (int j = 0; j < nrhs; ++j, b += n) {
+#pragma GCC unroll 8
     for (int k = 0; k < n; ++k) std::swap(b[k], b[pivots[k] - 1]);
+#pragma GCC unroll 8
     for (int k = 0; k < n; ++k) {
       for (int i = k + 1; i < n; ++i) b[i] -= lu[k * n + i] * b[k];
     }
+#pragma GCC unroll 8
     for (int k = n - 1; k >= 0; --k) {
       b[k] /= lu[k * n + k];
       for (int i = 0; i < k; ++i) b[i] -= lu[k * n + i] * b[k];
     }
   }
+}
+template <class T>
+void small_getrs(int n, int nrhs, const T* lu, const int* pivots, T* b) {
+  with_small_size(n, [&](auto size) { getrs_of<size()>(nrhs, lu, pivots, b); });
 }
 
 // A = Uᵀ·U of the upper triangle; the first minor that is not positive, from 1, or 0.

@@ -70,10 +70,20 @@ HWY_INLINE void reduce_rows_beside(D d, double* out, T* lanes, const Source& sou
     for (auto& s : state) s.start(d);
     add(0, 1);
     in_double(results);
+  } else if (s.begins && s.ends && s.columns <= kSumLanes) {
+    // Every lane is one column: they become doubles as they are read.
+    const hn::Rebind<T, typename Wide::Part> narrow;
+    const auto read = [&](std::size_t column, std::size_t p) {
+      typename Wide::V wide_part;
+      Doubles<decltype(narrow)>::convert(source.at(narrow, column, row + p * Wide::kSize), &wide_part);
+      return wide_part;
+    };
+    for (std::size_t p = 0; p < kParts; ++p) results[p] = read(0, p);
+    for (std::size_t c = 1; c < s.columns; ++c)
+      for (std::size_t p = 0; p < kParts; ++p) results[p] = F::many(results[p], read(c, p));
   } else {
-    const std::size_t used = s.begins && s.ends ? std::min(s.columns, kSumLanes) : kSumLanes;
     for (std::size_t p = 0; p < kParts; ++p) results[p] = hn::Zero(part);
-    for (std::size_t lane = 0; lane < used; ++lane) {
+    for (std::size_t lane = 0; lane < kSumLanes; ++lane) {
       T* open = lanes + lane * s.rows + row;
       for (std::size_t k = 0; k < kVectors; ++k) {
         state[k].start(d);

@@ -113,31 +113,39 @@ void spread_windows(const LibraryCall& call) {
   });
 }
 
-// The same of many small planes at a time.
+// The same of many small planes at a time: their elements side by side, `pitch` apart. block(in, line, out, pitch)
+// makes outputs, which are 0 at first, of inputs; the line is one of an image.
+template <class T, class Block>
+void each_block_beside(const Windows<T>& z, const View& input, const View& output, const Block& block) {
+  const PlanesBeside beside(z.planes, z.height * z.width);
+  const std::int64_t pitch = beside.pitch;
+  const auto room_for = [pitch](const View& v) {
+    return std::vector<T>(static_cast<std::size_t>(v.shape[2] * v.shape[3] * pitch));
+  };
+  beside.each_block([&](std::int64_t first, std::int64_t many) {
+    std::vector<std::byte> scratch;
+    std::vector<T> in = room_for(input), line(static_cast<std::size_t>(z.width * pitch)), out = room_for(output);
+    load_beside(input, first, many, in.data(), pitch, scratch);
+    block(in.data(), line, out.data(), pitch);
+    store_beside(output, first, many, out.data(), pitch, scratch);
+  });
+}
+
 template <class T>
 void add_windows_beside(const LibraryCall& call) {
   const View &x = call.inputs[0], &y = call.outputs[0];
   const Windows<T> z(call, x, y);
-  const PlanesBeside beside(z.planes, z.height * z.width);
-  const std::int64_t pitch = beside.pitch;
-  beside.each_block([&](std::int64_t first, std::int64_t many) {
-    std::vector<std::byte> scratch;
-    std::vector<T> planes(static_cast<std::size_t>(z.height * z.width * pitch));
-    std::vector<T> line(static_cast<std::size_t>(z.width * pitch));
-    std::vector<T> sums(static_cast<std::size_t>(z.outs_high * z.outs_wide * pitch));
-    load_beside(x, first, many, planes.data(), pitch, scratch);
-    T* to = sums.data();
+  each_block_beside(z, x, y, [&](const T* planes, std::vector<T>& line, T* sums, std::int64_t pitch) {
     for (std::int64_t r = 0; r < z.outs_high; ++r) {
       const PoolAxis::Range lines = z.rows.elements(r);
       std::fill(line.begin(), line.end(), T{0});
       for (std::int64_t h = lines.first; h <= lines.last; ++h)
-        add(line.data(), planes.data() + h * z.width * pitch, z.width * pitch);
+        add(line.data(), planes + h * z.width * pitch, z.width * pitch);
       for (const PoolAxis::Range& window : z.of_col) {
-        for (std::int64_t w = window.first; w <= window.last; ++w) add(to, line.data() + w * pitch, pitch);
-        to += pitch;
+        for (std::int64_t w = window.first; w <= window.last; ++w) add(sums, line.data() + w * pitch, pitch);
+        sums += pitch;
       }
     }
-    store_beside(y, first, many, sums.data(), pitch, scratch);
   });
 }
 
@@ -145,26 +153,17 @@ template <class T>
 void spread_windows_beside(const LibraryCall& call) {
   const View &y = call.inputs[0], &x = call.outputs[0];
   const Windows<T> z(call, x, y);
-  const PlanesBeside beside(z.planes, z.height * z.width);
-  const std::int64_t pitch = beside.pitch;
-  beside.each_block([&](std::int64_t first, std::int64_t many) {
-    std::vector<std::byte> scratch;
-    std::vector<T> windows(static_cast<std::size_t>(z.outs_high * z.outs_wide * pitch));
-    std::vector<T> line(static_cast<std::size_t>(z.width * pitch));
-    std::vector<T> planes(static_cast<std::size_t>(z.height * z.width * pitch));
-    load_beside(y, first, many, windows.data(), pitch, scratch);
-    const T* from = windows.data();
+  each_block_beside(z, y, x, [&](const T* windows, std::vector<T>& line, T* planes, std::int64_t pitch) {
     for (std::int64_t r = 0; r < z.outs_high; ++r) {
       std::fill(line.begin(), line.end(), T{0});
       for (const PoolAxis::Range& window : z.of_col) {
-        for (std::int64_t w = window.first; w <= window.last; ++w) add(line.data() + w * pitch, from, pitch);
-        from += pitch;
+        for (std::int64_t w = window.first; w <= window.last; ++w) add(line.data() + w * pitch, windows, pitch);
+        windows += pitch;
       }
       const PoolAxis::Range lines = z.rows.elements(r);
       for (std::int64_t h = lines.first; h <= lines.last; ++h)
-        add(planes.data() + h * z.width * pitch, line.data(), z.width * pitch);
+        add(planes + h * z.width * pitch, line.data(), z.width * pitch);
     }
-    store_beside(x, first, many, planes.data(), pitch, scratch);
   });
 }
 
