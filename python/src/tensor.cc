@@ -212,7 +212,12 @@ void bind_tensor(const Api& api) {
       .def_prop_ro(
           "is_cuda", [](const Tensor& x) { return x.device().kind == Device::Kind::cuda; }, "Whether it is on a GPU.")
       .def(
-          "eval", [](const Tensor& x) { return x.eval(); }, "Computes it now; returns itself.")
+          "eval",
+          [](nb::handle_t<Tensor> self) {
+            nb::inst_ptr<Tensor>(self)->eval();
+            return nb::borrow<nb::typed<nb::object, Tensor>>(self);
+          },
+          "Computes it now; returns itself.")
       .def("item", item, "The value of a one-element tensor as a Python number.")
       .def("tolist", to_list, "The elements as nested lists of Python numbers.")
       .def(

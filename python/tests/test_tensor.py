@@ -235,3 +235,11 @@ def test_eager_scopes_compute_at_once():
     with ebb.Eager():
         assert (ebb.ones(3) + 1).evaluated
     assert not (ebb.ones(3) + 1).evaluated
+
+
+def test_eval_returns_the_tensor_itself():
+    x = ebb.ones((2, 3)) + 1
+    assert x.eval() is x
+    assert x.evaluated
+    with pytest.raises(TypeError):
+        ebb.Tensor.eval(3)

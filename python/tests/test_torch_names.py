@@ -207,3 +207,19 @@ def test_wrapped_functions_keep_their_words():
     assert "axis" in ebb.sum.__doc__
     assert ebb.sum.__name__ == "sum" and ebb.sum.__module__ == "ebb"
     assert callable(inspect.unwrap(ebb.sum))
+
+
+def test_keywords_mean_the_same_in_every_call():
+    """What keywords are called here is found out once; their values and what is refused are not."""
+    for axis in (0, 1, 0):
+        np.testing.assert_array_equal(ebb.sum(X, dim=axis, keepdim=True).numpy(), ebb.sum(X, axis, True).numpy())
+    for _ in range(2):
+        with pytest.raises(TypeError, match="given twice"):
+            ebb.sum(X, dim=0, axis=1)
+        with pytest.raises(TypeError, match="cannot be written to"):
+            ebb.sum(X, dim=0, out=Y)
+        assert ebb.sum(X, dim=0, out=None).shape == (4,)
+        with pytest.raises(TypeError):
+            ebb.sum(X, direction=0)
+        assert ebb.zeros((2,), requires_grad=True).requires_grad
+        assert not ebb.zeros((2,), requires_grad=False).requires_grad

@@ -108,9 +108,10 @@ Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b) {
             a.rank() == b.rank() ? axis : axis - rank);
     sizes[static_cast<std::size_t>(axis)] = size_a == 1 ? size_b : size_a;
   }
-  require(checked_numel(sizes.data(), rank) >= 0,
-          "{}: shapes {} and {} broadcast to {}, which has more elements than memory can address", op, a, b,
-          text_of(sizes.data(), rank));
+  if (checked_numel(sizes.data(), rank) < 0) {
+    fail(Error::Kind::value, "{}: shapes {} and {} broadcast to {}, which has more elements than memory can address",
+         op, a, b, text_of(sizes.data(), rank));
+  }
   return Shape(sizes.data(), rank);
 }
 

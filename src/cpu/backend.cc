@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <typeinfo>
 #include <vector>
 
 #include "cpu/gemm/bf16.h"
@@ -15,7 +16,7 @@ namespace {
 
 // A sweep that brings elements into another order and does nothing else. Tiles are read a line at a time, which for
 // lines that step from row to row is a cache line per element; copies go by squares.
-struct Reordering : ebb::CompiledSweep {
+struct Reordering final : ebb::CompiledSweep {
   Shape shape;
   DType dtype;
   Strides from, to;
@@ -77,7 +78,8 @@ class CpuBackend final : public Backend {
   Run begin(std::span<const FilledBy>) override { return {}; }
   void end(Run&) override {}
   void run(const SweepPtr& sweep, std::span<const Argument> arguments, Run& run) override {
-    if (const auto* reordering = dynamic_cast<const Reordering*>(sweep.get())) return reordering->run(arguments);
+    if (const ebb::CompiledSweep& s = *sweep; typeid(s) == typeid(Reordering))
+      return static_cast<const Reordering&>(s).run(arguments);
     cpu::run(*sweep, arguments, run.first_row);
   }
   bool has(Op op) const override { return has_library(op); }

@@ -50,8 +50,9 @@ bool retain_if_alive(Node* node) {
 }  // namespace
 
 std::uint8_t GraphLock::own_part() {
-  static std::atomic<unsigned> next{0};
-  thread_local const auto part = static_cast<std::uint8_t>(next.fetch_add(1, std::memory_order_relaxed) % kParts);
+  static constinit std::atomic<unsigned> next{0};
+  constinit thread_local std::uint8_t part = kParts;  // none yet
+  if (part == kParts) part = static_cast<std::uint8_t>(next.fetch_add(1, std::memory_order_relaxed) % kParts);
   return part;
 }
 

@@ -13,11 +13,24 @@ namespace ebb {
 namespace {
 
 std::atomic<std::uint64_t> next_ids{1};
-thread_local bool history_on = true;
-thread_local bool eager_on = false;
-thread_local bool tracing_on = false;
 constexpr int kMostTransforms = 30;
-thread_local int transforms_open = 0;
+
+// What a thread has for itself, in one place: in a shared library, finding a variable of the thread is a call.
+struct OfThread {
+  bool history_on = true, eager_on = false, tracing_on = false;
+  int transforms_open = 0;
+  // Ids of new nodes, taken in runs.
+  std::uint64_t next_id = 0, ids_end = 0;
+  // Nodes that wait to be deleted, and whether somebody is at it.
+  Node* dead = nullptr;
+  bool burying = false;
+  // Memory of dead nodes, as a list linked through its first bytes.
+  bool memory_is_returned = false, memory_closed = false;
+  int memory_count = 0;
+  void* memory = nullptr;
+};
+constinit thread_local OfThread of_thread{};
+
 std::array<std::atomic<int>, kMostTransforms> open_at_depth{};  // in all threads
 std::atomic<int> graph_bound{10000};
 
@@ -37,8 +50,9 @@ void look_at_piece(Node* node) {
 
 void finish(Node* node) {
   if (node->op == Op::narrow) look_at_piece(node);
-  if (node->evaluated.load(std::memory_order_relaxed) || tracing_on) return;
-  if (eager_on || node->depth > static_cast<std::uint32_t>(graph_bound.load(std::memory_order_relaxed))) {
+  const OfThread& of = of_thread;
+  if (node->evaluated.load(std::memory_order_relaxed) || of.tracing_on) return;
+  if (of.eager_on || node->depth > static_cast<std::uint32_t>(graph_bound.load(std::memory_order_relaxed))) {
     evaluate(std::span<Node* const>(&node, 1));
   }
 }
@@ -55,17 +69,16 @@ void release(Node* node) noexcept {
   if (!last(node)) return;
   // A long chain is freed from its end; deleting recursively would overflow the stack. The outermost call works through
   // the list of dead nodes, calls made from within destructors (closures that hold tensors) add to it.
-  thread_local Node* dead = nullptr;
-  thread_local bool busy = false;
-  auto bury = [](Node* n) {
-    n->next_dead = dead;
-    dead = n;
+  OfThread& of = of_thread;
+  auto bury = [&of](Node* n) {
+    n->next_dead = of.dead;
+    of.dead = n;
   };
   bury(node);
-  if (busy) return;
-  busy = true;
-  while (dead) {
-    Node* n = std::exchange(dead, dead->next_dead);
+  if (of.burying) return;
+  of.burying = true;
+  while (of.dead) {
+    Node* n = std::exchange(of.dead, of.dead->next_dead);
     for (Node* input : n->inputs) {
       if (last(input)) bury(input);
     }
@@ -73,7 +86,7 @@ void release(Node* node) noexcept {
     forget_origin(*n);
     delete n;
   }
-  busy = false;
+  of.burying = false;
 }
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -82,45 +95,44 @@ void Node::operator delete(void* memory) noexcept { ::operator delete(memory); }
 #else
 namespace {
 
-// Memory of dead nodes, as a list linked through its first bytes. It is returned when the thread ends, and the memory
-// of nodes that die after that (tensors in other thread-local objects) is not kept.
-struct NodeMemory {
-  void* first;
-  int count;
-  bool closed;
-};
-constinit thread_local NodeMemory node_memory{nullptr, 0, false};
 constexpr int kKeptNodes = 4096;
 
+// Returns the memory when the thread ends; that of nodes that die after that (tensors in other thread-local objects) is
+// not kept.
 struct CloseNodeMemory {
   ~CloseNodeMemory() {
-    node_memory.closed = true;
-    while (node_memory.first) {
-      void* memory = std::exchange(node_memory.first, *static_cast<void**>(node_memory.first));
+    OfThread& of = of_thread;
+    of.memory_closed = true;
+    while (of.memory) {
+      void* memory = std::exchange(of.memory, *static_cast<void**>(of.memory));
       ::operator delete(memory);
     }
   }
 };
+void return_memory_at_end() {
+  thread_local CloseNodeMemory close;
+  of_thread.memory_is_returned = true;
+}
 
 }  // namespace
 
 void* Node::operator new(std::size_t bytes) {
-  NodeMemory& m = node_memory;
-  if (bytes != sizeof(Node) || !m.first) return ::operator new(bytes);
-  --m.count;
-  return std::exchange(m.first, *static_cast<void**>(m.first));
+  OfThread& of = of_thread;
+  if (bytes != sizeof(Node) || !of.memory) return ::operator new(bytes);
+  --of.memory_count;
+  return std::exchange(of.memory, *static_cast<void**>(of.memory));
 }
 
 void Node::operator delete(void* memory) noexcept {
-  NodeMemory& m = node_memory;
-  if (m.closed || m.count >= kKeptNodes) {
+  OfThread& of = of_thread;
+  if (of.memory_closed || of.memory_count >= kKeptNodes) {
     ::operator delete(memory);
     return;
   }
-  thread_local CloseNodeMemory close;
-  *static_cast<void**>(memory) = m.first;
-  m.first = memory;
-  ++m.count;
+  if (!of.memory_is_returned) return_memory_at_end();
+  *static_cast<void**>(memory) = of.memory;
+  of.memory = memory;
+  ++of.memory_count;
 }
 #endif
 
@@ -128,14 +140,14 @@ namespace {
 
 // Ids are taken in runs, so that threads do not contend for the counter at every node.
 constexpr std::uint64_t kIdRun = 1024;
-constinit thread_local std::uint64_t own_id = 0, own_ids_end = 0;
 
 std::uint64_t take_id() {
-  if (own_id == own_ids_end) {
-    own_id = next_ids.fetch_add(kIdRun, std::memory_order_relaxed);
-    own_ids_end = own_id + kIdRun;
+  OfThread& of = of_thread;
+  if (of.next_id == of.ids_end) {
+    of.next_id = next_ids.fetch_add(kIdRun, std::memory_order_relaxed);
+    of.ids_end = of.next_id + kIdRun;
   }
-  return own_id++;
+  return of.next_id++;
 }
 
 }  // namespace
@@ -144,9 +156,9 @@ Node::Node(Op op, DType dtype, const Shape& shape)
     : op(op), dtype(dtype), shape(shape), id(take_id()), part(GraphLock::own_part()) {}
 
 std::uint64_t next_node_id() {
-  own_id = own_ids_end;  // a new run: its ids are larger than all existing ones
+  of_thread.next_id = of_thread.ids_end;  // a new run: its ids are larger than all existing ones
   const std::uint64_t id = take_id();
-  --own_id;
+  --of_thread.next_id;
   return id;
 }
 
@@ -189,7 +201,7 @@ Tensor start_node(Op op, DType dtype, const Shape& shape, std::span<const Tensor
     node->device = default_device();
     node->homeless = false;
   }
-  if (history_on && info(op).grad != OpGrad::none && is_floating(dtype)) node->history = history;
+  if (history && of_thread.history_on && info(op).grad != OpGrad::none && is_floating(dtype)) node->history = history;
   return result;
 }
 
@@ -245,8 +257,9 @@ Tensor make_constant(Scalar value, DType dtype) {
 }
 
 Tensor make_formula(Op op, const Tensor& value, std::span<const Tensor> inputs, const Attrs& attrs) {
-  const bool tracked = history_on && std::any_of(inputs.begin(), inputs.end(),
-                                                 [](const Tensor& t) { return t.defined() && t.node()->history != 0; });
+  const bool tracked = of_thread.history_on && std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) {
+                         return t.defined() && t.node()->history != 0;
+                       });
   if (!tracked) return value;
   std::vector<Tensor> all;
   all.reserve(inputs.size() + 1);
@@ -264,33 +277,35 @@ Tensor make_placeholder(DType dtype, const Shape& shape, const Strides& strides,
   return t;
 }
 
-Tracing::Tracing() : before_(tracing_on) { tracing_on = true; }
-Tracing::~Tracing() { tracing_on = before_; }
-bool Tracing::is_on() { return tracing_on; }
-bool is_eager() { return eager_on; }
+Tracing::Tracing() : before_(std::exchange(of_thread.tracing_on, true)) {}
+Tracing::~Tracing() { of_thread.tracing_on = before_; }
+bool Tracing::is_on() { return of_thread.tracing_on; }
+bool is_eager() { return of_thread.eager_on; }
 
-NoHistory::NoHistory(bool on) : before_(history_on) {
-  if (on) history_on = false;
+NoHistory::NoHistory(bool on) : before_(of_thread.history_on) {
+  if (on) of_thread.history_on = false;
 }
-NoHistory::~NoHistory() { history_on = before_; }
+NoHistory::~NoHistory() { of_thread.history_on = before_; }
 
-WithHistory::WithHistory() : before_(history_on) { history_on = true; }
-WithHistory::~WithHistory() { history_on = before_; }
+WithHistory::WithHistory() : before_(std::exchange(of_thread.history_on, true)) {}
+WithHistory::~WithHistory() { of_thread.history_on = before_; }
 
 int open_transform() {
-  require(transforms_open < kMostTransforms, "grad: more than {} gradient transforms are nested", kMostTransforms);
-  open_at_depth[transforms_open].fetch_add(1, std::memory_order_relaxed);
-  return ++transforms_open;
+  int& open = of_thread.transforms_open;
+  require(open < kMostTransforms, "grad: more than {} gradient transforms are nested", kMostTransforms);
+  open_at_depth[open].fetch_add(1, std::memory_order_relaxed);
+  return ++open;
 }
-void close_transform() { open_at_depth[--transforms_open].fetch_sub(1, std::memory_order_relaxed); }
-std::uint32_t active_history() { return (2u << transforms_open) - 1; }
+void close_transform() { open_at_depth[--of_thread.transforms_open].fetch_sub(1, std::memory_order_relaxed); }
+std::uint32_t active_history() { return (2u << of_thread.transforms_open) - 1; }
 std::uint32_t history_in_use() {
   std::uint32_t bits = active_history();
-  for (int d = transforms_open; d < kMostTransforms && open_at_depth[d].load(std::memory_order_relaxed) != 0; ++d)
+  for (int d = of_thread.transforms_open; d < kMostTransforms && open_at_depth[d].load(std::memory_order_relaxed) != 0;
+       ++d)
     bits |= 2u << d;
   return bits;
 }
-bool carries_history(const Tensor& t) { return history_on && (t.node()->history & active_history()) != 0; }
+bool carries_history(const Tensor& t) { return of_thread.history_on && (t.node()->history & active_history()) != 0; }
 
 Forgotten forget_inputs(Node* node) {
   Forgotten forgotten(std::move(node->inputs));
@@ -298,8 +313,8 @@ Forgotten forget_inputs(Node* node) {
   return forgotten;
 }
 
-Eager::Eager() : before_(eager_on) { eager_on = true; }
-Eager::~Eager() { eager_on = before_; }
+Eager::Eager() : before_(std::exchange(of_thread.eager_on, true)) {}
+Eager::~Eager() { of_thread.eager_on = before_; }
 
 int set_graph_bound(int depth) {
   require(depth > 0, "set_graph_bound: the depth must be positive, got {}", depth);

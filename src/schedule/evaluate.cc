@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 #include <unordered_set>
+#include <utility>
 
 #include "core/format_error.h"
 #include "core/host_lock.h"
@@ -22,17 +23,17 @@ std::vector<Tensor> owned(std::span<Node* const> nodes) {
 
 // What is to be computed: those of the nodes that are not yet evaluated, and their companions. A loss and its gradients
 // are one computation: evaluating one computes the others in the same sweeps. All on one device, the first encountered;
-// the rest follows afterwards. Undefined: a part of the graph is missing.
-std::optional<std::vector<Tensor>> unevaluated(std::span<Node* const> nodes, GraphLock& lock, Device& device) {
-  std::vector<Tensor> roots;
-  std::unordered_set<const Node*> many;  // a training step has thousands of roots
+// the rest follows afterwards. False: a part of the graph is missing.
+bool find_unevaluated(std::span<Node* const> nodes, GraphLock& lock, Device& device, std::vector<Tensor>& roots) {
+  std::optional<std::unordered_set<const Node*>> many;  // a training step has thousands of roots
   const auto is_new = [&](const Node& n) {
     if (roots.size() < kScheduleModel.few_roots)
       return std::none_of(roots.begin(), roots.end(), [&](const Tensor& t) { return t.node() == &n; });
-    if (many.empty()) {
-      for (const Tensor& t : roots) many.insert(t.node());
+    if (!many) {
+      many.emplace();
+      for (const Tensor& t : roots) many->insert(t.node());
     }
-    return many.insert(&n).second;
+    return many->insert(&n).second;
   };
   bool device_is_known = false;
   const auto add = [&](Tensor t) {
@@ -45,28 +46,30 @@ std::optional<std::vector<Tensor>> unevaluated(std::span<Node* const> nodes, Gra
     if ((n.homeless || n.device == device) && is_new(n)) roots.push_back(std::move(t));
   };
   for (Node* n : nodes) {
-    if (!n->evaluated.load(std::memory_order_acquire) && !lock.holds(*n)) return {};
+    if (n->evaluated.load(std::memory_order_acquire)) continue;
+    if (!lock.holds(*n)) return false;
     add(Tensor(n));
   }
   const std::size_t asked = roots.size();
-  std::unordered_set<const void*> seen;  // all gradients of a loss have the same companions
+  std::optional<std::unordered_set<const void*>> seen;  // all gradients of a loss have the same companions
   for (std::size_t i = 0; i < asked; ++i) {
     const auto& extra = roots[i].node()->extra;
-    if (!extra || !extra->companions || !seen.insert(extra->companions.get()).second) continue;
+    if (!extra || !extra->companions) continue;
+    if (!seen) seen.emplace();
+    if (!seen->insert(extra->companions.get()).second) continue;
     for (Tensor& t : extra->companions->alive()) {
-      if (!lock.holds(*t.node())) return {};
+      if (!lock.holds(*t.node())) return false;
       add(std::move(t));
     }
   }
-  return roots;
+  return true;
 }
 
 // Follows the graph to what is already evaluated, or to what must be moved between devices first.
 Traced trace_roots(std::span<Node* const> nodes, GraphLock& lock, std::vector<Tensor>& roots, Trace& t) {
   for (;;) {
     t.device = default_device();
-    if (std::optional<std::vector<Tensor>> found = unevaluated(nodes, lock, t.device)) {
-      roots = std::move(*found);
+    if (find_unevaluated(nodes, lock, t.device, roots)) {
       const Traced traced = trace(t, roots, lock);
       if (traced != Traced::part_missing) return traced;
     }
@@ -77,15 +80,67 @@ Traced trace_roots(std::span<Node* const> nodes, GraphLock& lock, std::vector<Te
   }
 }
 
+// Memory that an evaluation leaves to the thread's next one: for a small graph, allocating it costs as much as
+// everything else.
+struct Room {
+  std::vector<Tensor> roots, kept;
+  Trace trace;
+  GraphRun::Room run;
+};
+struct Spare {
+  Room* room;
+  bool closed;  // something static may still be evaluated when the thread's variables are gone
+};
+constinit thread_local Spare spare{nullptr, false};
+struct CloseSpare {
+  ~CloseSpare() {
+    spare.closed = true;
+    delete std::exchange(spare.room, nullptr);
+  }
+};
+
+class UsedRoom {
+ public:
+  UsedRoom() : room_(std::exchange(spare.room, nullptr)) {
+    if (!room_) room_ = new Room;
+  }
+  ~UsedRoom() {
+    clear();
+    Spare& s = spare;
+    if (s.room || s.closed || room_->trace.key.capacity() > kScheduleModel.most_trace_words) {
+      delete room_;
+      return;
+    }
+    thread_local CloseSpare close;
+    s.room = room_;
+  }
+  UsedRoom(const UsedRoom&) = delete;
+  Room* operator->() const { return room_; }
+  void clear() {
+    room_->kept.clear();
+    room_->roots.clear();
+    room_->trace.clear();
+  }
+
+ private:
+  Room* room_;
+};
+
+bool all_evaluated(std::span<Node* const> nodes) {
+  return std::all_of(nodes.begin(), nodes.end(),
+                     [](const Node* n) { return n->evaluated.load(std::memory_order_acquire); });
+}
+
 }  // namespace
 
 void evaluate(std::span<Node* const> nodes) {
   OutsideHostLock computing;
-  for (;;) {
+  UsedRoom room;
+  while (!all_evaluated(nodes)) {
+    room.clear();
+    std::vector<Tensor>& roots = room->roots;
+    Trace& t = room->trace;
     // In this order: what is released is destroyed after the lock.
-    std::vector<Tensor> roots, kept;
-    ReusedTrace reused;
-    Trace& t = *reused;
     std::optional<Claim> claim;
     std::optional<GraphRun> run;
     const std::uint32_t ended_before = Claim::ended();
@@ -101,15 +156,16 @@ void evaluate(std::span<Node* const> nodes) {
     claim.emplace(roots, lock.parts());
     std::shared_ptr<const Plan> plan = plan_cache().find(t.key);
     if (plan) {
-      run.emplace(std::move(plan), std::move(t.nodes), lock.parts());
+      run.emplace(std::move(plan), t.nodes, lock.parts(), room->run);
     } else {
-      kept = owned(t.nodes);  // they must stay alive while their plan is made
+      for (Node* n : t.nodes) room->kept.emplace_back(n);  // they must stay alive while their plan is made
     }
     lock.unlock();
     if (!run) {
+      t.read_key();
       plan = plan_cache().add(t.key, make_plan(t));
-      run.emplace(std::move(plan), std::move(t.nodes), lock.parts());
-      kept.clear();
+      run.emplace(std::move(plan), t.nodes, lock.parts(), room->run);
+      room->kept.clear();
     }
     run->run(*claim);
   }
@@ -135,7 +191,10 @@ OwnedTrace trace_of(const std::vector<Tensor>& tensors) {
     const Traced traced = trace_roots(nodes, lock, roots, found.trace);
     found.nodes = owned(found.trace.nodes);
     lock.unlock();
-    if (traced == Traced::done) return found;
+    if (traced == Traced::done) {
+      found.trace.read_key();
+      return found;
+    }
     if (traced == Traced::being_computed) Claim::wait_for_an_end(ended_before);
     for (const Tensor& moved : found.trace.moves) move_between_devices(moved);
   }

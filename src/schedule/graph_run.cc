@@ -37,15 +37,24 @@ void Claim::wait_for_an_end(std::uint32_t before) {
   waiting.fetch_sub(1);
 }
 
-GraphRun::GraphRun(std::shared_ptr<const Plan> plan, std::vector<Node*> traced, std::uint64_t parts)
-    : plan_(std::move(plan)), parts_(parts), nodes_(std::move(traced)), steps_(*plan_, nodes_) {
-  held_.reserve(16);
+GraphRun::GraphRun(std::shared_ptr<const Plan> plan, std::span<Node* const> traced, std::uint64_t parts, Room& room)
+    : plan_(std::move(plan)),
+      parts_(parts),
+      nodes_(traced),
+      steps_(*plan_, nodes_, room.steps),
+      held_(room.held),
+      forgotten_(room.forgotten) {
   // The nodes that will be marked must outlive their readers, which may be destroyed as soon as they are evaluated.
   for (std::int32_t i : plan_->attach_first) held_.emplace_back(nodes_[i]);
   for (const PlanStep& step : plan_->steps) {
     for (std::int32_t i : step.attach) held_.emplace_back(nodes_[i]);
     if (step.node >= 0) held_.emplace_back(nodes_[step.node]);
   }
+}
+
+GraphRun::~GraphRun() {
+  held_.clear();
+  forgotten_.clear();
 }
 
 void GraphRun::run(Claim& claim) {

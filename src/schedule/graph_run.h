@@ -30,8 +30,17 @@ class Claim {
 // Runs a plan for a traced graph and marks its nodes evaluated as their memory is filled.
 class GraphRun {
  public:
+  // Memory that a run before this one has used; it leaves it to the next.
+  struct Room {
+    StepRunner::Room steps;
+    std::vector<Tensor> held;
+    std::vector<Forgotten> forgotten;
+  };
   // While the traced nodes are alive: under the lock, or with references to them. Afterwards it holds those it needs.
-  GraphRun(std::shared_ptr<const Plan> plan, std::vector<Node*> traced, std::uint64_t parts);
+  // Their list and the room must outlive it.
+  GraphRun(std::shared_ptr<const Plan> plan, std::span<Node* const> traced, std::uint64_t parts, Room& room);
+  ~GraphRun();
+  GraphRun(const GraphRun&) = delete;
   void run(Claim& claim);  // without the lock
 
   // Stores the node's elements there from now on. Under its lock; `forgotten` is to be released after it.
@@ -43,11 +52,11 @@ class GraphRun {
 
   const std::shared_ptr<const Plan> plan_;
   const std::uint64_t parts_;
-  std::vector<Node*> nodes_;  // of the trace, by index; valid are those of held_
+  const std::span<Node* const> nodes_;  // of the trace, by index; valid are those of held_
   StepRunner steps_;
-  std::vector<Tensor> held_;  // in the order they are released
+  std::vector<Tensor>& held_;  // in the order they are released
   std::size_t next_ = 0;
-  std::vector<Forgotten> forgotten_;
+  std::vector<Forgotten>& forgotten_;
 };
 
 }  // namespace ebb

@@ -110,7 +110,7 @@ class Planner {
     make_steps();
     order_steps();
     plan_attachments();
-    plan_releases(plan_);
+    plan_bindings(plan_);
     plan_.peak = estimate_peak(plan_, t_);
     return std::move(plan_);
   }
@@ -322,7 +322,18 @@ int Plan::sweeps() const {
       std::count_if(steps.begin(), steps.end(), [](const PlanStep& s) { return s.sweep != nullptr; }));
 }
 
-void plan_releases(Plan& plan) {
+void plan_bindings(Plan& plan) {
+  plan.leaves.clear();
+  plan.arguments.assign(plan.graph.values.size(), {});
+  for (std::size_t v = 0; v < plan.graph.values.size(); ++v) {
+    const Value& x = plan.graph.values[v];
+    if (x.op == Op::constant && x.node < 0) {
+      plan.arguments[v].real = x.literal;
+      plan.arguments[v].integer = static_cast<std::int64_t>(x.literal);
+    } else if (x.is_leaf) {
+      plan.leaves.push_back({static_cast<std::int32_t>(v), x.node, x.op == Op::data});
+    }
+  }
   std::vector<std::int32_t> last(plan.graph.values.size(), -1);
   std::size_t calls = 0;
   for (std::size_t s = 0; s < plan.steps.size(); ++s) {

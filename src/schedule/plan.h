@@ -40,10 +40,18 @@ struct Peak {
   std::vector<std::pair<std::size_t, std::int32_t>> largest = {};  // bytes and value
 };
 
+// A leaf of a plan: what its value is bound to is taken from the traced node.
+struct PlanLeaf {
+  std::int32_t value, node;
+  bool in_memory;
+};
+
 struct Plan {
   Device device;
   ValueGraph graph;
   std::vector<PlanStep> steps;
+  std::vector<PlanLeaf> leaves;
+  std::vector<Argument> arguments;         // of each value, as far as no node is needed: literals
   std::vector<std::int32_t> attach_first;  // traced nodes that only view memory that already exists
   Peak peak;
   int sweeps() const;
@@ -54,8 +62,8 @@ Plan make_plan(const Trace& trace);
 // Null: without strips. Where a special function costs no more than so many bytes of memory traffic, sweeps make values
 // again instead of reading them (recompute.h); the device's own number counts where it is larger.
 Plan make_plan(const Trace& trace, const StripModel* strips, int bytes_of_a_function = 0);
-// Numbers the calls, and notes after which step each value is no longer read.
-void plan_releases(Plan& plan);
+// Numbers the calls, lists the leaves, and notes after which step each value is no longer read.
+void plan_bindings(Plan& plan);
 std::string print(const Plan& plan);
 
 }  // namespace ebb

@@ -1,17 +1,27 @@
 // SPDX-License-Identifier: MIT
 #include "schedule/plan_cache.h"
+
+#include <array>
+
 #include "schedule/schedule_model.h"
 
 namespace ebb {
 namespace {
 
+std::uint64_t mixed(std::uint64_t h, std::uint64_t word) {
+  h = (h ^ word) * 0xD6E8FEB86659FD93u;
+  return h ^ h >> 29;
+}
+
+// Four words at a time, none of which waits for the product of another.
 std::uint64_t hash_of(const PlanCache::Key& key) {
-  std::uint64_t h = 0x9E3779B97F4A7C15u ^ key.size();
-  for (std::uint64_t w : key) {
-    h = (h ^ w) * 0xD6E8FEB86659FD93u;
-    h ^= h >> 29;
+  std::array<std::uint64_t, 4> lanes{0x9E3779B97F4A7C15u ^ key.size(), 1, 2, 3};
+  std::size_t i = 0;
+  for (; i + lanes.size() <= key.size(); i += lanes.size()) {
+    for (std::size_t k = 0; k < lanes.size(); ++k) lanes[k] = mixed(lanes[k], key[i + k]);
   }
-  return h;
+  for (; i < key.size(); ++i) lanes[0] = mixed(lanes[0], key[i]);
+  return mixed(mixed(lanes[0], lanes[1]), mixed(lanes[2], lanes[3]));
 }
 
 }  // namespace

@@ -299,7 +299,7 @@ class MadeAgain {
         return made_again_.contains(original_[m]) && !kept_.contains(m);
       });
     }
-    plan_releases(plan_);
+    plan_bindings(plan_);
     plan_.peak = estimate_peak(plan_, trace_);
   }
 

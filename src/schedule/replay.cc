@@ -174,6 +174,7 @@ void Replay::trace_nodes(const std::vector<Tensor>& roots) {
           "compile: the function moves a tensor to another device; move it before the call, and compile what is "
           "computed on one device");
   require(traced == Traced::done, "compile: another thread is computing a value that the function made");
+  trace_.read_key();
 }
 
 bool Replay::fits(const std::vector<Tensor>& inputs) const {

@@ -13,26 +13,22 @@
 
 namespace ebb {
 
-StepRunner::StepRunner(const Plan& plan, std::span<Node* const> nodes, Origins origins)
+StepRunner::StepRunner(const Plan& plan, std::span<Node* const> nodes, Origins origins, Room* room)
     : plan_(plan),
       backend_(backend_of(plan.device)),
-
-      memory_(plan.graph.values.size()),
-      arguments_(plan.graph.values.size()) {
-  for (std::size_t v = 0; v < plan.graph.values.size(); ++v) {
-    const Value& x = plan.graph.values[v];
-    Argument& a = arguments_[v];
-    if (x.op == Op::constant && x.node < 0) {
-      a.real = x.literal;
-      a.integer = static_cast<std::int64_t>(x.literal);
+      own_room_(room ? nullptr : std::make_unique<Room>()),
+      room_(room ? *room : *own_room_) {
+  room_.memory.clear();
+  room_.memory.resize(plan.graph.values.size());
+  room_.extras.clear();
+  room_.arguments = plan.arguments;
+  for (const PlanLeaf& leaf : plan.leaves) {
+    const Node& n = *nodes[leaf.node];
+    if (leaf.in_memory) {
+      bind_memory(leaf.value, n.storage);
       continue;
     }
-    if (!x.is_leaf) continue;
-    const Node& n = *nodes[x.node];
-    if (x.op == Op::data) {
-      bind_memory(static_cast<std::int32_t>(v), n.storage);
-      continue;
-    }
+    Argument& a = room_.arguments[leaf.value];
     a.real = n.payload.real;
     a.integer = n.payload.integer;
     a.step = n.payload.step;
@@ -40,11 +36,13 @@ StepRunner::StepRunner(const Plan& plan, std::span<Node* const> nodes, Origins o
     a.operation = n.payload.operation;
   }
   for (const PlanStep& step : plan.steps) {
-    if (step.node >= 0) extras_.push_back(nodes[step.node]->extra.get());
+    if (step.node >= 0) room_.extras.push_back(nodes[step.node]->extra.get());
   }
   if (origins == Origins::none || !origins_on()) return;
   for (const Node* n : nodes) built_.push_back({n->label ? n->label : info(n->op).name, origin_of(*n)});
 }
+
+StepRunner::~StepRunner() { room_.memory.clear(); }
 
 void StepRunner::run(const PlanStep& step) {
   check_stop();
@@ -82,15 +80,15 @@ void StepRunner::fail_with_origin(const PlanStep& step, const Error& error) cons
 
 void StepRunner::start() {
   if (elsewhere_) {
-    for (std::size_t v = 0; v < memory_.size(); ++v) {
-      Memory& m = memory_[v];
+    for (std::size_t v = 0; v < room_.memory.size(); ++v) {
+      Memory& m = room_.memory[v];
       if (m.buffer && m.buffer.device() != plan_.device) m = here(static_cast<std::int32_t>(v), m);
     }
     elsewhere_ = false;
   }
   std::vector<FilledBy> waits_for;
   if (plan_.device != Device{}) {
-    for (const Memory& m : memory_) {
+    for (const Memory& m : room_.memory) {
       if (m.buffer && m.buffer.get()->filled_by.mark) waits_for.push_back(m.buffer.get()->filled_by);
     }
   }
@@ -120,7 +118,7 @@ BufferPtr StepRunner::fresh(std::size_t bytes, Op op) const {
 }
 
 void* StepRunner::address(std::int32_t b) const {
-  const Memory& m = memory_[b];
+  const Memory& m = room_.memory[b];
   if (value(b).op == Op::output) {
     const BufferPtr& buffer = outputs_[value(b).inputs[0]][static_cast<std::size_t>(value(b).attrs.i[0])];
     return buffer.data();
@@ -129,38 +127,40 @@ void* StepRunner::address(std::int32_t b) const {
 }
 
 void StepRunner::allocate(std::int32_t v) {
-  if (const auto slice = slices_.find(v); slice != slices_.end()) {
-    memory_[v] = slice->second;
-    return;
+  if (!slices_.empty()) {
+    if (const auto slice = slices_.find(v); slice != slices_.end()) {
+      room_.memory[v] = slice->second;
+      return;
+    }
   }
   if (places_) {
     if (const auto given = places_->find(v); given != places_->end()) {
       given->second[0].get()->filled_by = {run_.mark, run_.step};
-      memory_[v] = {given->second[0], 0};
+      room_.memory[v] = {given->second[0], 0};
       return;
     }
   }
   const Value& x = value(v);
   const std::size_t bytes = static_cast<std::size_t>(x.shape.numel()) * size_of(x.dtype);
-  memory_[v] = {fresh(bytes, x.op), 0};
+  room_.memory[v] = {fresh(bytes, x.op), 0};
 }
 
 void StepRunner::set_computed(std::int32_t v, const std::vector<BufferPtr>& outputs, std::uint32_t step) {
   for (const BufferPtr& b : outputs) b.get()->filled_by = {run_.mark, step};
-  memory_[v] = {outputs[0], 0};
+  room_.memory[v] = {outputs[0], 0};
   if (info(value(v).op).cls != OpClass::library) return;
   if (outputs_.empty()) outputs_.resize(plan_.graph.values.size());
   outputs_[v] = outputs;
 }
 
 void StepRunner::forget_computed(std::int32_t v) {
-  memory_[v] = {};
+  room_.memory[v] = {};
   if (!outputs_.empty()) outputs_[v].clear();
 }
 
 void StepRunner::forget_computed() {
-  for (std::size_t v = 0; v < memory_.size(); ++v) {
-    if (!plan_.graph.values[v].is_leaf) memory_[v] = {};
+  for (std::size_t v = 0; v < room_.memory.size(); ++v) {
+    if (!plan_.graph.values[v].is_leaf) room_.memory[v] = {};
   }
   outputs_.clear();
   run_.step = 0;
@@ -179,23 +179,23 @@ void StepRunner::bind(const PlanStep& step) {
 }
 
 std::span<const Argument> StepRunner::arguments(const PlanStep& step) {
-  call_.clear();
+  room_.call.clear();
   for (std::int32_t v : step.inputs) {
-    Argument a = arguments_[v];
+    Argument a = room_.arguments[v];
     a.data = address(v);
-    call_.push_back(a);
+    room_.call.push_back(a);
   }
   for (std::int32_t v : step.outputs) {
     Argument a;
     a.data = address(v);
-    call_.push_back(a);
+    room_.call.push_back(a);
   }
-  return call_;
+  return room_.call;
 }
 
 void StepRunner::run_sweep(const PlanStep& step) {
   bind(step);
-  backend_.run(step.sweep, call_, run_);
+  backend_.run(step.sweep, room_.call, run_);
 }
 
 // The steps behind the first find their memory filled.
@@ -206,7 +206,7 @@ void StepRunner::run_sweeps(const PlanStep& first) {
     const PlanStep& step = (&first)[k];
     run_.step = number + static_cast<std::uint32_t>(k);
     bind(step);
-    calls.push_back({step.sweep, call_, run_.step});
+    calls.push_back({step.sweep, room_.call, run_.step});
   }
   backend_.run_together(calls, run_);
   run_.step = number;
@@ -226,8 +226,10 @@ View StepRunner::view(std::int32_t v) const {
 
 void StepRunner::run_call(const PlanStep& step) {
   const std::int32_t v = step.outputs[0];
-  const NodeExtra* extra = step.node >= 0 ? extras_[step.call] : nullptr;
-  std::vector<View> inputs, outputs;
+  const NodeExtra* extra = step.node >= 0 ? room_.extras[step.call] : nullptr;
+  std::vector<View>&inputs = room_.inputs, &outputs = room_.outputs;
+  inputs.clear();
+  outputs.clear();
   for (std::int32_t in : step.inputs) inputs.push_back(view(in));
   if (extra && !extra->output_types.empty()) {
     if (outputs_.empty()) outputs_.resize(plan_.graph.values.size());
@@ -243,7 +245,7 @@ void StepRunner::run_call(const PlanStep& step) {
       const auto& [shape, dtype] = extra->output_types[k];
       outputs.push_back({outputs_[v][k].data(), dtype, shape, contiguous_strides(shape)});
     }
-    memory_[v] = {outputs_[v][0], 0};
+    room_.memory[v] = {outputs_[v][0], 0};
   } else {
     allocate(v);
     outputs.push_back(view(v));
@@ -304,7 +306,7 @@ void StepRunner::bind_strip(StepRunner& runner, const PlanStep& step, std::int64
       runner.bind_memory(to, s);
       continue;
     }
-    Argument a = arguments_[from];
+    Argument a = room_.arguments[from];
     if (in.kind == StripInput::Kind::row_numbers) {
       a = {};
       a.integer = first_row;
@@ -315,14 +317,14 @@ void StepRunner::bind_strip(StepRunner& runner, const PlanStep& step, std::int64
       a.step *= in.stride;
     }
     if (in.kind == StripInput::Kind::random) a.integer += in.first + first_row * in.row_stride;
-    runner.arguments_[to] = a;
+    runner.room_.arguments[to] = a;
   }
   for (std::size_t k = 0; k < loop.outputs.size(); ++k) {
     const StripOutput& out = loop.outputs[k];
     const std::int64_t before = out.kind == StripOutput::Kind::rows      ? first_row
                                 : out.kind == StripOutput::Kind::partial ? strip
                                                                          : 0;
-    const Memory& whole = memory_[step.outputs[k]];
+    const Memory& whole = room_.memory[step.outputs[k]];
     runner.slices_[body.outputs[k]] = {whole.buffer, whole.offset + before * out.elements};
     const bool adds = adds_to_.contains(step.outputs[k]);  // this loop is itself the work on a strip
     if (adds || (out.kind == StripOutput::Kind::sum && strip > 0)) {
@@ -344,8 +346,8 @@ Storage StepRunner::storage_of(std::int32_t v) const {
     s.buffer = outputs_[o.inputs[0]][static_cast<std::size_t>(o.attrs.i[0])];
     s.offset = x.is_view() ? x.offset : 0;
   } else {
-    s.buffer = memory_[b].buffer;
-    s.offset = memory_[b].offset + (x.is_view() ? x.offset : 0);
+    s.buffer = room_.memory[b].buffer;
+    s.offset = room_.memory[b].offset + (x.is_view() ? x.offset : 0);
   }
   s.strides = x.is_view() || x.is_leaf ? x.strides : contiguous_strides(x.shape);
   return s;
@@ -353,7 +355,7 @@ Storage StepRunner::storage_of(std::int32_t v) const {
 
 void StepRunner::release_after(const PlanStep& step) {
   for (std::int32_t v : step.release) {
-    memory_[v] = {};
+    room_.memory[v] = {};
     if (static_cast<std::size_t>(v) < outputs_.size()) outputs_[v].clear();
   }
 }

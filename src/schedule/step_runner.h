@@ -19,7 +19,14 @@ class StepRunner {
   // `nodes` are the traced ones: what leaves hold and what calls need besides their inputs is taken from them. Those of
   // calls must stay alive.
   enum class Origins : std::uint8_t { none, looked_up };
-  StepRunner(const Plan& plan, std::span<Node* const> nodes, Origins origins = Origins::looked_up);
+  StepRunner(const Plan& plan, std::span<Node* const> nodes, Origins origins = Origins::looked_up)
+      : StepRunner(plan, nodes, origins, nullptr) {}
+  // With memory that a runner before it has used, and leaves for the next.
+  struct Room;
+  StepRunner(const Plan& plan, std::span<Node* const> nodes, Room& room)
+      : StepRunner(plan, nodes, Origins::looked_up, &room) {}
+  ~StepRunner();
+  StepRunner(const StepRunner&) = delete;
 
   // A run on the device, as long as it lives.
   class Running {
@@ -49,7 +56,7 @@ class StepRunner {
   void* leaf_address(std::int32_t v) const { return address(v); }
   // Another place of a leaf; returns where it was.
   std::pair<BufferPtr, std::int64_t> swap_leaf(std::int32_t v, const std::pair<BufferPtr, std::int64_t>& place) {
-    const Memory before = std::exchange(memory_[v], {place.first, place.second});
+    const Memory before = std::exchange(room_.memory[v], {place.first, place.second});
     return {before.buffer, before.offset};
   }
   void forget_computed(std::int32_t v);
@@ -65,13 +72,13 @@ class StepRunner {
 
   // Leaves whose numbers change from run to run.
   void bind_memory(std::int32_t value, const Storage& s) {
-    memory_[value] = {s.buffer, s.offset};
+    room_.memory[value] = {s.buffer, s.offset};
     elsewhere_ |= s.buffer.device() != plan_.device;
   }
-  void unbind_memory(std::int32_t value) { memory_[value] = {}; }
+  void unbind_memory(std::int32_t value) { room_.memory[value] = {}; }
   void bind_random(std::int32_t value, std::uint64_t seed, std::uint64_t operation) {
-    arguments_[value].seed = seed;
-    arguments_[value].operation = operation;
+    room_.arguments[value].seed = seed;
+    room_.arguments[value].operation = operation;
   }
 
  private:
@@ -80,6 +87,17 @@ class StepRunner {
     std::int64_t offset = 0;
   };
 
+ public:
+  struct Room {
+    std::vector<Memory> memory;            // of each value that is currently stored
+    std::vector<Argument> arguments;       // of each value: numbers of leaves that are not memory
+    std::vector<const NodeExtra*> extras;  // of the calls, in the order of the steps
+    std::vector<Argument> call;
+    std::vector<View> inputs, outputs;  // of a library call
+  };
+
+ private:
+  StepRunner(const Plan& plan, std::span<Node* const> nodes, Origins origins, Room* room);
   void start();
   void finish();
   const Value& value(std::int32_t v) const { return plan_.graph.values[v]; }
@@ -101,12 +119,10 @@ class StepRunner {
   Backend& backend_;
   Run run_;
   const Places* places_ = nullptr;
-  bool elsewhere_ = false;                // some leaf is not on the plan's device
-  std::vector<Memory> memory_;            // of each value that is currently stored
-  std::vector<Argument> arguments_;       // of each value: numbers of leaves that are not memory
-  std::vector<const NodeExtra*> extras_;  // of the calls, in the order of the steps
+  bool elsewhere_ = false;  // some leaf is not on the plan's device
+  std::unique_ptr<Room> own_room_;
+  Room& room_;
   std::vector<std::vector<BufferPtr>> outputs_;
-  std::vector<Argument> call_;
   // Of loops of strips: what runs their bodies. In such a body: where its results go, and which are added to.
   std::map<const StripLoop*, std::vector<std::unique_ptr<StepRunner>>> bodies_;
   std::map<std::int32_t, Memory> slices_;

@@ -44,6 +44,7 @@ class Bodies {
       GraphLock lock(nodes);
       const Traced traced = trace(body.trace, roots, lock, Placeholders::allowed);
       require(traced == Traced::done, "internal: a strip cannot be traced");
+      body.trace.read_key();
       for (Node* n : body.trace.nodes) body.kept.emplace_back(n);
     }
     if (model_.tile_bytes > 0) {

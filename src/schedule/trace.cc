@@ -4,7 +4,8 @@
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <utility>
+#include <memory>
+#include <unordered_map>
 
 #include "ebb/memory.h"
 #include "schedule/schedule_model.h"
@@ -12,12 +13,6 @@
 
 namespace ebb {
 namespace {
-
-// How many inputs come before a node: those of its value, and for `depend` also what it waits for.
-std::size_t inputs_before(const Node& node, bool is_leaf) {
-  if (is_leaf) return 0;
-  return node.op == Op::depend ? node.inputs.size() : value_inputs(node).size();
-}
 
 // Equal leaves hold the same values: the same view of the same memory, or the same constant.
 bool equal_leaves(const Node& a, bool a_stored, const Node& b, bool stored) {
@@ -42,6 +37,21 @@ std::uint64_t leaf_hash(const Node& n, bool stored) {
   return (h ^ std::bit_cast<std::uint64_t>(n.payload.real)) * 0xD6E8FEB86659FD93u;
 }
 
+// The first word of a node in the key; sizes, inputs and what depends on the kind of node follow.
+struct Header {
+  enum Field { dtype_field = 16, stored_bit = 24, label_bit = 25, unique_bit = 26, rank_field = 27, inputs_field = 32 };
+
+  static std::uint64_t of(const Node& node, std::size_t inputs, bool stored, bool unique) {
+    return static_cast<std::uint64_t>(node.op) | static_cast<std::uint64_t>(node.dtype) << dtype_field |
+           std::uint64_t{stored} << stored_bit | std::uint64_t{node.label != nullptr} << label_bit |
+           std::uint64_t{unique} << unique_bit | static_cast<std::uint64_t>(node.shape.rank()) << rank_field |
+           static_cast<std::uint64_t>(inputs) << inputs_field;
+  }
+  static bool bit(std::uint64_t word, Field which) { return word >> which & 1; }
+  static std::size_t rank(std::uint64_t word) { return word >> rank_field & 31; }
+  static std::size_t inputs(std::uint64_t word) { return word >> inputs_field; }
+};
+
 class Tracer {
  public:
   Tracer(Trace& out, GraphLock& lock, Placeholders placeholders) : t_(out), lock_(lock), placeholders_(placeholders) {}
@@ -52,21 +62,14 @@ class Tracer {
   }
 
   Traced run(std::span<const Tensor> roots) {
-    t_.nodes.reserve(kScheduleModel.usual_nodes);
-    t_.stored.reserve(kScheduleModel.usual_nodes);
-    t_.unique.reserve(kScheduleModel.usual_nodes);
-    t_.same.reserve(kScheduleModel.usual_nodes);
-    t_.first_input.reserve(kScheduleModel.usual_nodes + 1);
-    t_.inputs.reserve(2 * kScheduleModel.usual_nodes);
-    t_.key.reserve(8 * kScheduleModel.usual_nodes);
-    stack_.reserve(kScheduleModel.usual_nodes);
-    t_.first_input.push_back(0);
+    if (t_.nodes.capacity() == 0) make_room();
     for (const Tensor& root : roots) {
       const Traced visited = visit(root.node());
       if (visited != Traced::done) return visited;
       t_.roots.push_back(place(root.node()));
     }
-    for (std::int32_t r : t_.roots) t_.key.push_back(static_cast<std::uint64_t>(r));
+    t_.starts.push_back(t_.key.size());
+    for (std::int32_t r : t_.roots) put(static_cast<std::uint64_t>(r));
     put(static_cast<std::uint64_t>(t_.device.kind) << 8 | t_.device.index);
     if (const std::size_t budget = memory_budget(t_.device)) put(budget);
     if (const std::optional<StripModel> strips = strip_model_of_thread()) {
@@ -78,11 +81,19 @@ class Tracer {
   }
 
  private:
+  void make_room() {
+    t_.nodes.reserve(kScheduleModel.usual_nodes);
+    t_.starts.reserve(kScheduleModel.usual_nodes + 1);
+    t_.key.reserve(8 * kScheduleModel.usual_nodes);
+    t_.stack.reserve(kScheduleModel.usual_nodes);
+  }
+
   // The position of a node in the trace, -1 if it is not yet there. Leaves of parts that are not held cannot be marked.
   std::int32_t place(const Node* node) const {
     if (lock_.has(*node)) return static_cast<std::int32_t>(node->mark) - 1;
-    const auto found = elsewhere_.find(node);
-    return found == elsewhere_.end() ? -1 : found->second;
+    if (!elsewhere_) return -1;
+    const auto found = elsewhere_->find(node);
+    return found == elsewhere_->end() ? -1 : found->second;
   }
 
   // Numbers that belong to no device, put on the plan's: nothing moves, the plan makes them.
@@ -91,38 +102,50 @@ class Tracer {
   // Depth first with an explicit stack: a chain of a million operations must not overflow the call stack.
   Traced visit(Node* root) {
     if (place(root) >= 0) return Traced::done;
-    stack_.push_back({root, 0});
-    while (!stack_.empty()) {
-      auto& [node, next] = stack_.back();
-      if (place(node) >= 0) {
-        stack_.pop_back();
+    Traced entered = enter(root);
+    while (entered == Traced::done && !t_.stack.empty()) {
+      Trace::Frame& frame = t_.stack.back();
+      Node* const* const inputs = frame.node->inputs.begin();
+      while (frame.next < frame.count && place(inputs[frame.next]) >= 0) ++frame.next;
+      if (frame.next < frame.count) {
+        entered = enter(inputs[frame.next++]);
         continue;
       }
-      bool stored = node->evaluated.load(std::memory_order_acquire);
-      if (!stored && info(node->op).cls != OpClass::leaf) {
-        if (!lock_.holds(*node)) return Traced::part_missing;
-        if (node->computed_by && node->computed_by != this_evaluator()) return Traced::being_computed;
-        stored = take_output(*node);
-      }
-      const bool moves = !stored && node->op == Op::to_device && !made_here(*node);
-      if (moves) t_.moves.emplace_back(node);
-      const std::size_t count = inputs_before(*node, stored || moves || info(node->op).cls == OpClass::leaf);
-      while (next < count && place(node->inputs[next]) >= 0) ++next;
-      if (next < count) {
-        Node* input = node->inputs[next++];
-        stack_.push_back({input, 0});
-        continue;
-      }
-      Node* done = node;
-      stack_.pop_back();
-      append(done, count, stored);
+      const Trace::Frame done = frame;
+      t_.stack.pop_back();
+      append(done.node, done.count);
+    }
+    return entered;
+  }
+
+  // A node that is not yet there: appended where nothing comes before it, else put on the stack.
+  Traced enter(Node* node) {
+    const OpClass cls = info(node->op).cls;
+    bool stored = node->evaluated.load(std::memory_order_acquire);
+    if (!stored && cls != OpClass::leaf) {
+      if (!lock_.holds(*node)) return Traced::part_missing;
+      if (node->computed_by && node->computed_by != this_evaluator()) return Traced::being_computed;
+      if (node->op == Op::output) stored = take_output(*node);
+    }
+    if (stored || cls == OpClass::leaf) {
+      append_leaf(node, stored);
+      return Traced::done;
+    }
+    const bool moves = node->op == Op::to_device && !made_here(*node);
+    if (moves) t_.moves.emplace_back(node);
+    const std::size_t count = moves                   ? 0
+                              : cls == OpClass::alias ? (node->op == Op::depend ? node->inputs.size() : 1)
+                                                      : node->inputs.size();
+    if (count == 0) {
+      append(node, 0);
+    } else {
+      t_.stack.push_back({node, 0, count});
     }
     return Traced::done;
   }
 
   // An output of an earlier call already exists.
   bool take_output(Node& node) {
-    if (node.op != Op::output) return false;
     const Node& call = *node.inputs[0];
     if (!call.evaluated.load(std::memory_order_acquire)) return false;
     node.storage = call.extra->outputs[static_cast<std::size_t>(node.attrs.i[0])];
@@ -131,142 +154,130 @@ class Tracer {
     return true;
   }
 
-  void append(Node* node, std::size_t count, bool stored) {
+  std::int32_t add(Node* node) {
     const auto index = static_cast<std::int32_t>(t_.nodes.size());
     if (lock_.has(*node)) {
       node->mark = static_cast<std::uint32_t>(index) + 1;
     } else {
-      elsewhere_.emplace(node, index);
+      if (!elsewhere_) elsewhere_ = std::make_unique<std::unordered_map<const Node*, std::int32_t>>();
+      elsewhere_->emplace(node, index);
     }
     t_.nodes.push_back(node);
-    t_.stored.push_back(stored);
-    t_.unique.push_back(!t_.is_leaf(index) && node->extra && node->extra->data);
-    put(static_cast<std::uint64_t>(node->op) | static_cast<std::uint64_t>(node->dtype) << 16 |
-        static_cast<std::uint64_t>(stored) << 24 | static_cast<std::uint64_t>(node->shape.rank()) << 32 |
-        static_cast<std::uint64_t>(count) << 40 | static_cast<std::uint64_t>(node->label != nullptr) << 56 |
-        static_cast<std::uint64_t>(t_.unique.back()) << 57);
-    for (std::int64_t size : node->shape) put(static_cast<std::uint64_t>(size));
-    for (std::size_t k = 0; k < count; ++k) {
-      const std::int32_t in = place(node->inputs[k]);
-      t_.inputs.push_back(in);
-      put(static_cast<std::uint64_t>(in));
-    }
-    t_.first_input.push_back(static_cast<std::int32_t>(t_.inputs.size()));
-    t_.same.push_back(index);
-    if (t_.is_leaf(index)) {
-      append_leaf(*node, index, stored);
-    } else {
-      const Attrs& a = node->attrs;
-      if (a.axes) put(a.axes | 1ull << 40);
-      for (int k = 0; k < 4; ++k) {
-        if (a.i[k]) {
-          put(static_cast<std::uint64_t>(k) | 1ull << 41);
-          put(static_cast<std::uint64_t>(a.i[k]));
-        }
-      }
-      if (a.options) {
-        const std::size_t before = t_.key.size();
-        put(0);
-        a.options->append_key(t_.key);
-        t_.key[before] = (t_.key.size() - before) | 1ull << 42;
-      }
-      if (node->label) put(reinterpret_cast<std::uintptr_t>(node->label));
-    }
+    t_.starts.push_back(t_.key.size());
+    return index;
   }
 
-  void append_leaf(const Node& node, std::int32_t index, bool stored) {
-    if (!stored && placeholders_ == Placeholders::refused && is_placeholder(node)) {
+  void append(Node* node, std::size_t count) {
+    add(node);
+    const bool unique = node->extra && node->extra->data;
+    put(Header::of(*node, count, false, unique));
+    for (std::int64_t size : node->shape) put(static_cast<std::uint64_t>(size));
+    Node* const* const inputs = node->inputs.begin();
+    for (std::size_t k = 0; k < count; ++k) put(static_cast<std::uint64_t>(place(inputs[k])));
+    const Attrs& a = node->attrs;
+    if (a.axes) put(a.axes | 1ull << 40);
+    for (std::size_t k = 0; k < a.i.size(); ++k) {
+      if (a.i[k]) {
+        put(static_cast<std::uint64_t>(k) | 1ull << 41);
+        put(static_cast<std::uint64_t>(a.i[k]));
+      }
+    }
+    if (a.options) {
+      const std::size_t before = t_.key.size();
+      put(0);
+      a.options->append_key(t_.key);
+      t_.key[before] = (t_.key.size() - before) | 1ull << 42;
+    }
+    if (node->label) put(reinterpret_cast<std::uintptr_t>(node->label));
+  }
+
+  void append_leaf(Node* node, bool stored) {
+    if (!stored && placeholders_ == Placeholders::refused && is_placeholder(*node)) {
       throw LooksAtPlaceholder(
           "compile: the function reads values that depend on its inputs (item, data, to_vector, "
           "printing...), but it is built before they are known; compute them outside it, or do not compile it");
     }
+    const std::int32_t index = add(node);
+    put(Header::of(*node, 0, stored, false));
+    for (std::int64_t size : node->shape) put(static_cast<std::uint64_t>(size));
     if (stored) {
-      for (int d = 0; d < node.shape.rank(); ++d) put(static_cast<std::uint64_t>(node.storage.strides[d]));
-    } else if (node.op == Op::constant) {
+      for (int d = 0; d < node->shape.rank(); ++d) put(static_cast<std::uint64_t>(node->storage.strides[d]));
+    } else if (node->op == Op::constant) {
       // Multiplication by one is omitted from programs, so being one is structure.
-      put(is_floating(node.dtype) ? node.payload.real == 1.0 : node.payload.integer == 1);
+      put(is_floating(node->dtype) ? node->payload.real == 1.0 : node->payload.integer == 1);
     }
-    std::int32_t first = index;
+    put(static_cast<std::uint64_t>(first_equal({leaf_hash(*node, stored), index, stored})));
+  }
+
+  struct Leaf {
+    std::uint64_t hash;
+    std::int32_t index;
+    bool stored;
+  };
+  std::int32_t first_equal(const Leaf& leaf) {
+    const auto equal = [&](const Leaf& other) {
+      return other.hash == leaf.hash &&
+             equal_leaves(*t_.nodes[other.index], other.stored, *t_.nodes[leaf.index], leaf.stored);
+    };
     if (leaf_count_ < leaves_.size()) {
-      for (std::int32_t other : std::span(leaves_.data(), leaf_count_)) {
-        if (equal_leaves(*t_.nodes[other], t_.stored[other], node, stored)) {
-          first = other;
-          break;
-        }
+      for (std::size_t k = 0; k < leaf_count_; ++k) {
+        if (equal(leaves_[k])) return leaves_[k].index;
       }
-      if (first == index) leaves_[leaf_count_++] = index;
-    } else {
-      if (by_hash_.empty()) {
-        for (std::int32_t other : leaves_) by_hash_.emplace(leaf_hash(*t_.nodes[other], t_.stored[other]), other);
-      }
-      const std::uint64_t h = leaf_hash(node, stored);
-      auto [from, to] = by_hash_.equal_range(h);
-      for (auto it = from; it != to && first == index; ++it) {
-        if (equal_leaves(*t_.nodes[it->second], t_.stored[it->second], node, stored)) first = it->second;
-      }
-      if (first == index) by_hash_.emplace(h, index);
+      leaves_[leaf_count_++] = leaf;
+      return leaf.index;
     }
-    t_.same[index] = first;
-    put(static_cast<std::uint64_t>(first));
+    if (!by_hash_) {
+      by_hash_ = std::make_unique<std::unordered_multimap<std::uint64_t, Leaf>>();
+      for (const Leaf& other : leaves_) by_hash_->emplace(other.hash, other);
+    }
+    auto [from, to] = by_hash_->equal_range(leaf.hash);
+    for (auto it = from; it != to; ++it) {
+      if (equal(it->second)) return it->second.index;
+    }
+    by_hash_->emplace(leaf.hash, leaf);
+    return leaf.index;
   }
 
   void put(std::uint64_t word) { t_.key.push_back(word); }
 
-  struct Frame {
-    Node* node;
-    std::size_t next;
-  };
   Trace& t_;
   GraphLock& lock_;
   const Placeholders placeholders_;
-  std::unordered_map<const Node*, std::int32_t> elsewhere_;
-  std::vector<Frame> stack_;
-  std::array<std::int32_t, 16> leaves_;  // the first different ones; with more, by_hash_ has them all
+  std::unique_ptr<std::unordered_map<const Node*, std::int32_t>> elsewhere_;
+  std::array<Leaf, 16> leaves_;  // the first different ones; with more, by_hash_ has them all
   std::size_t leaf_count_ = 0;
-  std::unordered_multimap<std::uint64_t, std::int32_t> by_hash_;
+  std::unique_ptr<std::unordered_multimap<std::uint64_t, Leaf>> by_hash_;
 };
 
 }  // namespace
 
-void Trace::clear() {
-  nodes.clear();
+void Trace::read_key() {
   stored.clear();
   unique.clear();
   inputs.clear();
-  first_input.clear();
-  roots.clear();
+  first_input.assign(1, 0);
   same.clear();
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const std::uint64_t* const word = key.data() + starts[i];
+    stored.push_back(Header::bit(*word, Header::stored_bit));
+    unique.push_back(Header::bit(*word, Header::unique_bit));
+    const std::uint64_t* const input = word + 1 + Header::rank(*word);
+    for (std::size_t k = 0; k < Header::inputs(*word); ++k) inputs.push_back(static_cast<std::int32_t>(input[k]));
+    first_input.push_back(static_cast<std::int32_t>(inputs.size()));
+    const auto index = static_cast<std::int32_t>(i);
+    same.push_back(is_leaf(index) ? static_cast<std::int32_t>(key[starts[i + 1] - 1]) : index);
+  }
+}
+
+void Trace::clear() {
+  nodes.clear();
+  roots.clear();
   key.clear();
+  starts.clear();
+  stack.clear();
   moves.clear();
   forgotten.clear();
   device = {};
-}
-
-namespace {
-
-// What a finished trace leaves to the next one. Something static may still be evaluated when the thread's variables are
-// gone: then there is nothing to reuse.
-thread_local bool thread_ends = false;
-struct Spare {
-  Trace trace;
-  ~Spare() { thread_ends = true; }
-};
-Trace* spare() {
-  if (thread_ends) return nullptr;
-  static thread_local Spare spare;
-  return &spare.trace;
-}
-
-}  // namespace
-
-ReusedTrace::ReusedTrace() {
-  if (Trace* last = spare()) trace_ = std::exchange(*last, {});
-}
-
-ReusedTrace::~ReusedTrace() {
-  trace_.clear();
-  if (Trace* next = spare(); next && trace_.key.capacity() <= kScheduleModel.most_trace_words)
-    *next = std::move(trace_);
 }
 
 Traced trace(Trace& out, std::span<const Tensor> roots, GraphLock& lock, Placeholders placeholders) {

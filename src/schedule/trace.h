@@ -2,7 +2,6 @@
 #pragma once
 #include <cstdint>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "graph/lock.h"
@@ -13,17 +12,21 @@ namespace ebb {
 // with equal keys run the same plan. Numbers that do not affect structure (constants, seeds, addresses) are not in it,
 // but which of them are equal is, so that equal subexpressions merge.
 struct Trace {
-  std::vector<Node*> nodes;               // borrowed: alive while the lock is held
+  std::vector<Node*> nodes;         // borrowed: alive while the lock is held
+  std::vector<std::int32_t> roots;  // indices into nodes
+  std::vector<std::uint64_t> key;
+  std::vector<std::size_t> starts;  // where node i begins in the key; one more at the end
+  Device device;                    // of the plan
+  std::vector<Tensor> moves;
+  std::vector<Forgotten> forgotten;  // by outputs that already existed; released after the lock
+
+  // What the key says about each node, in a form that is easier to read: make_plan needs it.
+  void read_key();
   std::vector<char> stored;               // its elements are in memory
   std::vector<char> unique;               // a call with parameters that are not part of the key: never equal to another
   std::vector<std::int32_t> inputs;       // input indices of all nodes, concatenated
   std::vector<std::int32_t> first_input;  // where node i's begin in `inputs`; one more at the end
-  std::vector<std::int32_t> roots;        // indices into nodes
   std::vector<std::int32_t> same;         // for a leaf: the first leaf equal to it (itself if none)
-  std::vector<std::uint64_t> key;
-  Device device;  // of the plan
-  std::vector<Tensor> moves;
-  std::vector<Forgotten> forgotten;  // by outputs that already existed; released after the lock
 
   std::span<const std::int32_t> inputs_of(std::int32_t i) const {
     return {inputs.data() + first_input[i], inputs.data() + first_input[i + 1]};
@@ -32,20 +35,14 @@ struct Trace {
   // counts.)
   bool is_leaf(std::int32_t i) const { return stored[i] || info(nodes[i]->op).cls == OpClass::leaf; }
 
+  // The walk's own.
+  struct Frame {
+    Node* node;
+    std::size_t next, count;
+  };
+  std::vector<Frame> stack;
+
   void clear();
-};
-
-// A trace whose vectors are those of this thread's last one: for a small graph, allocating them costs as much as the
-// walk.
-class ReusedTrace {
- public:
-  ReusedTrace();
-  ~ReusedTrace();
-  ReusedTrace(const ReusedTrace&) = delete;
-  Trace& operator*() { return trace_; }
-
- private:
-  Trace trace_;
 };
 
 // Placeholders are leaves in a function being compiled, and an error in a graph to be computed.

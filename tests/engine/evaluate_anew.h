@@ -12,7 +12,8 @@ inline void evaluate_anew(const std::vector<Tensor>& roots) {
   const OwnedTrace traced = trace_of(roots);
   const std::uint64_t part = GraphLock::bit(*roots[0].node());
   Claim claim(roots, part);
-  GraphRun(std::make_shared<const Plan>(make_plan(traced.trace)), traced.trace.nodes, part).run(claim);
+  GraphRun::Room room;
+  GraphRun(std::make_shared<const Plan>(make_plan(traced.trace)), traced.trace.nodes, part, room).run(claim);
 }
 
 }  // namespace ebb

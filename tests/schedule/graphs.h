@@ -22,6 +22,7 @@ auto after(const std::vector<Tensor>& roots, Pass pass) {
   {
     GraphLock lock(nodes);
     trace(t, roots, lock);
+    t.read_key();
   }
   return pass(t);
 }

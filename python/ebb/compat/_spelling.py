@@ -108,10 +108,17 @@ def translated(function, by_position, name, own, is_method=False):
     """The function, called by PyTorch's keywords or by its own; without keywords it is by_position."""
     table = renames(name, own, is_method)
     ignored = tuple(k for k in WITHOUT_EFFECT if k not in own)
+    renamed = {}  # keywords that were given together before, where all there is to do is to rename them
 
     def call(*args, **kwargs):
         if not kwargs:
             return by_position(*args)
+        given = tuple(kwargs)
+        if given in renamed:
+            return function(*args, **dict(zip(renamed[given], kwargs.values())))
+        ours = tuple(table.get(key, key) for key in given)
+        if len(set(ours)) == len(ours) and not any(key in ignored for key in given):
+            renamed[given] = ours
         device = kwargs.pop("device", None) if "device" in ignored else None
         variable = kwargs.pop("requires_grad", False) if name in MAKERS else False
         for key in tuple(kwargs):

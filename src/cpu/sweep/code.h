@@ -132,6 +132,7 @@ struct CompiledSweep : ebb::CompiledSweep {
   bool slots_hold_a_block = false;  // of kTile elements, even if tiles are longer
 
   std::vector<Register> registers;
+  std::vector<std::int32_t> moving;  // those whose pointers are other ones in every tile
   int slots = 0;
   std::size_t slot_bytes = 0;
   std::vector<std::size_t> scratch_bytes;  // an element's size, for each row-long scratch

@@ -35,6 +35,11 @@ class Compiler {
     give_slots(s_);
     emit_epilogue();
     divide_into_tasks(s_);
+    for (std::size_t i = 0; i < s_.registers.size(); ++i) {
+      const Register::Kind kind = s_.registers[i].kind;
+      if (kind != Register::Kind::slot && kind != Register::Kind::row && kind != Register::Kind::scalar)
+        s_.moving.push_back(static_cast<std::int32_t>(i));
+    }
     return out_;
   }
 

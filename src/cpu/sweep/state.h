@@ -15,13 +15,28 @@
 
 namespace ebb::cpu {
 
+// The numbers that are the same everywhere: nearly always a few, which are stored inline.
+class Scalars {
+ public:
+  void resize(std::size_t n) {
+    if (n > few_.size()) many_.resize(n);
+  }
+  std::array<std::byte, 8>& operator[](std::int32_t i) {
+    return many_.empty() ? few_[static_cast<std::size_t>(i)] : many_[static_cast<std::size_t>(i)];
+  }
+
+ private:
+  std::array<std::array<std::byte, 8>, 16> few_{};
+  std::vector<std::array<std::byte, 8>> many_;
+};
+
 // One run of a sweep: its arguments, the numbers that are the same everywhere, and what its tasks gather.
 struct SweepRun {
   const CompiledSweep& s;
   std::span<const Argument> args;
   const TileKernels& k;
   std::int64_t first_row = 0;  // see Run
-  std::vector<std::array<std::byte, 8>> scalars;
+  Scalars scalars;
   std::vector<std::vector<Accumulator>> totals;  // a total: of each block (flat), each task or each row
   std::vector<std::vector<BufferPtr>> columns;   // a column reduction: of each task (ColumnSums), or of all slabs
   bool in_slabs = false;
@@ -131,7 +146,7 @@ struct SweepRun {
   std::byte* scalar(std::int32_t instr) { return scalars[s.scalar_of[instr]].data(); }
 
   void run_scalars() {
-    scalars.resize(s.scalars);
+    scalars.resize(static_cast<std::size_t>(s.scalars));
     for (const Step& step : s.scalar_steps) {
       const Instr& i = p().instrs[step.instr];
       if (step.kind == Step::Kind::load) {

@@ -5,17 +5,24 @@
 namespace ebb::cpu {
 namespace {
 
-// Kept from task to task: fresh memory for every task would be fresh pages.
-std::byte* task_memory(std::size_t bytes) {
-  struct Block {
-    BufferPtr buffer;
-  };
-  thread_local Block block;
-  if (block.buffer.bytes() < bytes) {
-    block.buffer = BufferPtr();
-    block.buffer = BufferPtr::allocate(bytes + bytes / 4, "the tiles of a sweep");
+// Kept from task to task: fresh memory for every task would be fresh pages, and a tiny task is done in less time than
+// memory is found.
+struct TaskMemory {
+  BufferPtr buffer;
+  std::vector<void*> pointers;
+  std::vector<std::byte*> scratch;
+
+  std::byte* of(std::size_t bytes) {
+    if (buffer.bytes() < bytes) {
+      buffer = BufferPtr();
+      buffer = BufferPtr::allocate(bytes + bytes / 4, "the tiles of a sweep");
+    }
+    return buffer.data();
   }
-  return block.buffer.data();
+};
+TaskMemory& task_memory() {
+  thread_local TaskMemory memory;
+  return memory;
 }
 
 }  // namespace
@@ -33,15 +40,19 @@ SweepTask::SweepTask(SweepRun& run, std::int64_t index) : r_(run), s_(run.s), in
   const std::size_t sums = s_.reduces.size() + s_.totals.size();
   const std::size_t accumulators = sums * static_cast<std::size_t>(s_.rows_per_tile) * 2 * sizeof(Accumulator);
   if (s_.upright() && s_.long_rows) lane_bytes_ = static_cast<std::size_t>(s_.rows_per_tile) * kSumLanes * 8;
-  std::byte* at = task_memory(slots + rows + scratch + accumulators + sums * lane_bytes_ + 256);
-  pointers_.resize(s_.registers.size());
+  TaskMemory& memory = task_memory();
+  std::byte* at = memory.of(slots + rows + scratch + accumulators + sums * lane_bytes_ + 256);
+  memory.pointers.resize(s_.registers.size());
+  memory.scratch.clear();
+  pointers_ = memory.pointers.data();
   std::byte* slot_base = at;
   std::byte* row_base = slot_base + slots;
   std::byte* scratch_base = row_base + rows;
   for (std::size_t b : s_.scratch_bytes) {
-    scratch_.push_back(scratch_base);
+    memory.scratch.push_back(scratch_base);
     scratch_base += of_scratch(b);
   }
+  scratch_ = memory.scratch.data();
   accumulators_ = reinterpret_cast<Accumulator*>(scratch_base);
   lanes_ = scratch_base + accumulators;
   for (std::size_t i = 0; i < s_.registers.size(); ++i) {
@@ -56,8 +67,7 @@ SweepTask::SweepTask(SweepRun& run, std::int64_t index) : r_(run), s_(run.s), in
       case Register::Kind::scalar:
         pointers_[i] = r_.scalars[reg.index].data();
         break;
-      default:
-        moving_.push_back(static_cast<std::int32_t>(i));
+      default:  // see move_pointers
         break;
     }
   }
@@ -88,7 +98,7 @@ void SweepTask::run() {
 }
 
 void SweepTask::move_pointers() {
-  for (std::int32_t i : moving_) {
+  for (std::int32_t i : s_.moving) {
     const Register& reg = s_.registers[i];
     if (reg.kind == Register::Kind::scratch) {
       pointers_[i] = scratch_[reg.index] + column_ * side_ * bytes_of(reg);

@@ -89,9 +89,8 @@ class SweepTask {
   SweepRun& r_;
   const CompiledSweep& s_;
   std::int64_t index_;
-  std::vector<void*> pointers_;
-  std::vector<std::int32_t> moving_;
-  std::vector<std::byte*> scratch_;
+  void** pointers_ = nullptr;
+  std::byte** scratch_ = nullptr;
   Accumulator* accumulators_ = nullptr;
   std::byte* lanes_ = nullptr;
   std::size_t lane_bytes_ = 0;

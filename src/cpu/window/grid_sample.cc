@@ -4,6 +4,7 @@
 #include "calls/grid_sample.h"
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "core/parallel.h"
@@ -67,9 +68,24 @@ class Rows {
 template <class T>
 class Points {
  public:
+  // Not cleared: kernels write whole vectors before they read them, and for a few points clearing would take longer
+  // than everything else.
+  template <class Number>
+  class Numbers {
+   public:
+    explicit Numbers(std::size_t count) : numbers_(new Number[count]), count_(count) {}
+    Number* data() { return numbers_.get(); }
+    Number* begin() { return data(); }
+    Number* end() { return data() + count_; }
+    std::size_t size() const { return count_; }
+
+   private:
+    std::unique_ptr<Number[]> numbers_;
+    std::size_t count_;
+  };
   struct Room {  // of a task
-    std::vector<T> grid, weight, dots, line;
-    std::vector<GridIndex<T>> at;
+    Numbers<T> grid, weight, dots, line;
+    Numbers<GridIndex<T>> at;
     Room(std::size_t axes, std::size_t taps)
         : grid(axes * kGridBlock),
           weight(taps * kGridBlock),
