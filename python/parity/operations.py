@@ -344,6 +344,7 @@ case(
 )
 case("baddbmm", ebb.baddbmm, torch.baddbmm, Real("2m3"), Real("2mn"), Real("2n3"))
 case("cdist", ebb.cdist, torch.cdist, Real("mn"), Real("3n"))
+case("pdist", ebb.pdist, torch.pdist, Real("mn"))
 case("pairwise_distance", ebb.pairwise_distance, F.pairwise_distance, X, X)
 case("trace", ebb.trace, torch.trace, X)
 case("cosine_similarity", ebb.cosine_similarity, F.cosine_similarity, X, X)

@@ -62,6 +62,7 @@ void bind_linear(const Api& api) {
     method(api, name, f, "a"_a, "b"_a, nb::kw_only(), "beta"_a = 1.0, "alpha"_a = 1.0);
   }
   function(api, "cdist", cdist, "a"_a, "b"_a, "p"_a = 2.0);
+  function(api, "pdist", pdist, "x"_a, "p"_a = 2.0);
   function(api, "pairwise_distance", pairwise_distance, "a"_a, "b"_a, "p"_a = 2.0, "eps"_a = 1e-6, "keepdim"_a = false);
   function(api, "cosine_similarity", cosine_similarity, "a"_a, "b"_a, "axis"_a = 1, "eps"_a = 1e-8);
   both(api, "trace", trace);

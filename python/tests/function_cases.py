@@ -240,8 +240,10 @@ case("linear", CUBE, Real("3n"))
 case("linear", CUBE, Real("3n"), Real("3")).but(roundings=None)  # the product, and the sum with the bias
 case("linear", CUBE, ROW, Real(""))
 case("bilinear", X, Real("m5"), Real("245"), Real("2"))
-case("cdist", X, Real("kn"))
-case("pdist", X)
+for _p in (1.0, 1.5, 2.0, float("inf")):
+    case("cdist", X, Real("kn"), _p)
+    case("pdist", X, _p)
+case("cdist", CUBE, Real("3n"))
 case("pairwise_distance", X, X)
 case("cosine_similarity", X, X)
 case("trace", X)

@@ -46,6 +46,8 @@ PARTS = {
     "gather_dot": "weighted_gather",
     "grid_sample_image_gradient": "grid_sample",
     "grid_sample_grid_gradient": "grid_sample",
+    "distances": "cdist",
+    "distances_gradient": "cdist",
     "sparsemax_threshold": "sparsemax_loss",
     "multilabel_hinges": "multilabel_margin_loss",
     "collective": "distributed",

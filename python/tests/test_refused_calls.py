@@ -46,6 +46,7 @@ CALLS = {
     ),
     "histc": (lambda: ebb.histc(X, 0, 0, 1), "histc: cannot make 0 parts"),
     "pdist": (lambda: ebb.pdist(CUBE), "pdist: needs a matrix"),
+    "cdist": (lambda: ebb.cdist(X, X, compute_mode="fast"), "cdist: compute_mode is one of use_mm_for_euclid_dist_if_necessary"),
     "cross": (lambda: ebb.cross(X, X), "cross: axis -1 must have size 3"),
     "addbmm": (lambda: ebb.addbmm(X, CUBE, CUBE), "addbmm: needs equally many matrices"),
     "addmv": (lambda: ebb.addmv(X[0], X[0], X[0]), "addmv: needs a matrix and a vector"),

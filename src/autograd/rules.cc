@@ -22,7 +22,7 @@ RuleFn rule_of(Op op) {
   static const std::array<RuleFn, kOpCount> by_op = [] {
     std::array<RuleFn, kOpCount> rules{};
     for (auto family : {order_rules, elementwise_rules, activation_rules, reduce_rules, shape_rules, index_rules,
-                        linalg_rules, norm_rules, conv_rules, grid_sample_rules}) {
+                        linalg_rules, norm_rules, conv_rules, grid_sample_rules, distance_rules}) {
       for (const RuleRow& row : family()) rules[static_cast<std::size_t>(row.op)] = row.rule;
     }
     return rules;

@@ -43,6 +43,7 @@ std::span<const RuleRow> linalg_rules();
 std::span<const RuleRow> norm_rules();
 std::span<const RuleRow> conv_rules();
 std::span<const RuleRow> grid_sample_rules();
+std::span<const RuleRow> distance_rules();
 
 // The rule of an operation, null where the table says none or zero. (Op::custom carries its own.)
 RuleFn rule_of(Op op);

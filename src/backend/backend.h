@@ -129,6 +129,10 @@ class Backend {
   // such images then, and sweeps over these keep the order.
   virtual bool wants_channels_last(DType) const { return false; }
 
+  // Are distances of rows faster by the call than by products and sweeps? (It has the call in any case: operands that
+  // are on no device yet may end up here.)
+  virtual bool calls_distances() const { return true; }
+
   // Does a call of matmul take a third input, a row that is added to all of the result's before they are rounded?
   virtual bool adds_rows_to_products() const { return false; }
 

@@ -144,6 +144,8 @@ namespace ebb {
   /* images at points between their elements, and the two derivatives: see calls/grid_sample.h */                     \
   LIBRARY(grid_sample, 2, yes, whole) LIBRARY(grid_sample_image_gradient, 2, yes, whole)                              \
   LIBRARY(grid_sample_grid_gradient, 3, yes, whole)                                                                   \
+  /* distances of rows, and the gradient to the rows of the first input: see calls/distances.h */                     \
+  LIBRARY(distances, -1, yes, whole) LIBRARY(distances_gradient, -1, yes, whole)                                      \
   /* attention gives values and the logarithms of its sums, attention_gradient the gradients to q, k and v */         \
   LIBRARY(attention, -1, none, whole) LIBRARY(attention_gradient, -1, none, whole)                                    \
   /* losses with kernels of their own: they give values and gradients, and the losses around them carry the rules */  \

@@ -2,7 +2,6 @@
 #include "ebb/ops/linear.h"
 
 #include <cmath>
-#include <limits>
 
 #include "core/format_error.h"
 #include "ebb/ops.h"
@@ -54,38 +53,6 @@ Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta,
 }
 Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta, double alpha) {
   return added("baddbmm", 3, input, a, b, beta, alpha);
-}
-
-namespace {
-
-// |u − v|² = |u|² + |v|² − 2·u·v by one product of matrices in f64, where the product of two elements of f32 is exact.
-// The loss by cancellation is then less than the rounding of the elements: rows that are closer than that, as equal
-// ones are, have distance 0, with derivative 0. Rows that are not finite have no product; their distance from finite
-// ones is infinite or NaN as they are, and NaN from others.
-Tensor euclidean_distances(const Tensor& a, const Tensor& b) {
-  const Tensor u = cast(a, DType::f64), v = cast(b, DType::f64);
-  const Tensor of_u = unsqueeze(sum(square(u), -1), -1), of_v = unsqueeze(sum(square(v), -1), -2);
-  const Tensor both = of_u + of_v, squared = both - 2 * matmul(u, transpose(v, -2, -1));
-  const double rounding = 0x1p-51 * std::sqrt(static_cast<double>(a.size(-1)));
-  const Tensor apart = squared > rounding * both;  // false for NaN
-  Tensor none;
-  {
-    NoHistory scope;
-    const Tensor one_finite = logical_xor(isfinite(of_u), isfinite(of_v));
-    none = where(isfinite(both), 0, where(one_finite, both, std::numeric_limits<double>::quiet_NaN()));
-  }
-  return where(apart, sqrt(where(apart, squared, 1)), none);
-}
-
-}  // namespace
-
-Tensor cdist(const Tensor& a, const Tensor& b, double p) {
-  require(a.rank() >= 2 && b.rank() >= 2 && a.size(-1) == b.size(-1),
-          "cdist: needs rows of equal length, [..., m, k] and [..., n, k], got shapes {} and {}", a.shape(), b.shape());
-  const DType dtype = promote_real(promote(a.dtype(), b.dtype()));
-  if (p == 2 && dtype != DType::f64) return cast(euclidean_distances(a, b), dtype);
-  const Tensor u = widen(cast(a, dtype)), v = widen(cast(b, dtype));
-  return cast(norm(unsqueeze(u, -2) - unsqueeze(v, -3), p, -1), dtype);
 }
 
 Tensor pairwise_distance(const Tensor& a, const Tensor& b, double p, double eps, bool keepdim) {

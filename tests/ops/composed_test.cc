@@ -157,55 +157,9 @@ TEST(Addmm, RefusesShapesThatDoNotFit) {
                        "baddbmm: needs equally many matrices of 3 axes, got shapes [2, 2, 3] and [1, 3, 2]");
 }
 
-TEST(Cdist, IsTheNormOfEveryDifference) {
-  const Tensor a = numbers({2, 3}), b = numbers({4, 3}, 1);
-  for (const double p : {1.0, 2.0, 3.0, kInf}) {
-    const Tensor d = cdist(a, b, p);
-    for (int i = 0; i < 2; ++i)
-      for (int j = 0; j < 4; ++j) EXPECT_NEAR(d[i][j].item<double>(), norm(a[i] - b[j], p).item<double>(), 1e-14);
-  }
-  expect_gradients([](const std::vector<Tensor>& v) { return cdist(v[0], v[1]); }, {a, b});
-  expect_gradients([](const std::vector<Tensor>& v) { return pairwise_distance(v[0], v[1]); }, {a, numbers({2, 3}, 1)});
-}
-
-// f32 by products in f64: against differences in f64, also far from the origin, where products of f32 would have no
-// digit.
-TEST(Cdist, OfF32HasTheDigitsOfF32) {
-  for (const double offset : {0.0, 1000.0}) {
-    for (const Shape& shape : {Shape{7, 3}, Shape{2, 30, 40}}) {
-      const Tensor a = cast(numbers(shape) + offset, DType::f32).eval(),
-                   b = cast(numbers(shape, 1) + offset, DType::f32).eval();
-      const Tensor want = cdist(cast(a, DType::f64), cast(b, DType::f64));
-      EXPECT_TRUE(allclose(cast(cdist(a, b), DType::f64), want, {.rtol = 1e-6, .atol = 0})) << offset;
-      const Tensor w = sin(arange(0, want.numel(), 1, DType::f64));
-      const auto loss = [&](const Tensor& x, const Tensor& y) {
-        return sum(cast(cdist(x, y), DType::f64) * reshape(w, want.shape()));
-      };
-      const Tensor slope = grad([&](const Tensor& x) { return loss(x, b); })(a);
-      const Tensor exact = grad([&](const Tensor& x) { return loss(x, cast(b, DType::f64)); })(cast(a, DType::f64));
-      EXPECT_TRUE(allclose(cast(slope, DType::f64), exact, {.rtol = 1e-5, .atol = 1e-5})) << offset;
-    }
-  }
-}
-
-TEST(Cdist, EqualRowsHaveDistanceZeroWithSlopeZero) {
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
-    const Tensor a = cast(numbers({5, 33}) + 10, dtype).eval();
-    const Tensor d = cdist(a, a);
-    for (int i = 0; i < 5; ++i) EXPECT_EQ(d[i][i].item<double>(), 0);
-    const Tensor slope = grad([&](const Tensor& x) { return sum(diagonal(cdist(x, a))); })(a);
-    expect_values(cast(slope, DType::f64), std::vector<double>(5 * 33, 0.0));
-  }
-}
-
-TEST(Cdist, OfRowsThatAreNotFinite) {
-  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  const Tensor a = from_data<float>({1, 2, inf, 0, nan, 1}, {3, 2}), b = from_data<float>({4, 6, 0, -inf}, {2, 2});
-  const std::vector<float> d = cdist(a, b).to_vector<float>();
-  EXPECT_EQ(d[0], 5);
-  EXPECT_EQ(d[1], inf);
-  EXPECT_EQ(d[2], inf);
-  for (const std::size_t k : {3, 4, 5}) EXPECT_TRUE(std::isnan(d[k])) << k;
+TEST(PairwiseDistance, IsTheNormOfEveryDifference) {
+  expect_gradients([](const std::vector<Tensor>& v) { return pairwise_distance(v[0], v[1]); },
+                   {numbers({2, 3}), numbers({2, 3}, 1)});
 }
 
 // Windows of every kind: of one size and not, short and long, along either axis or both.

@@ -9,8 +9,8 @@ namespace ebb::table {
 const std::vector<Case>& all_cases() {
   static const std::vector<Case> cases = [] {
     std::vector<Case> all = elementwise_cases();
-    for (auto more :
-         {activation_cases, tensor_cases, window_cases, grid_sample_cases, channel_norm_cases, attention_cases}) {
+    for (auto more : {activation_cases, tensor_cases, window_cases, grid_sample_cases, distance_cases,
+                      channel_norm_cases, attention_cases}) {
       for (Case& c : more()) all.push_back(std::move(c));
     }
     return all;

@@ -125,6 +125,7 @@ std::vector<Case> activation_cases();
 std::vector<Case> tensor_cases();
 std::vector<Case> window_cases();
 std::vector<Case> grid_sample_cases();
+std::vector<Case> distance_cases();
 std::vector<Case> channel_norm_cases();
 std::vector<Case> attention_cases();
 

@@ -17,6 +17,9 @@ Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, double bet
 // ‖aᵢ − bⱼ‖_p for every row of a [..., m, k] and b [..., n, k]: [..., m, n]. Gradient 0 where the rows are equal.
 Tensor cdist(const Tensor& a, const Tensor& b, double p = 2);
 
+// ‖xᵢ − xⱼ‖_p for every pair of rows i < j of a matrix, in the order (0, 1), (0, 2), ..., (1, 2), ...
+Tensor pdist(const Tensor& x, double p = 2);
+
 // ‖a − b + eps‖_p along the last axis.
 Tensor pairwise_distance(const Tensor& a, const Tensor& b, double p = 2, double eps = 1e-6, bool keepdim = false);
 

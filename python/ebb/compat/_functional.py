@@ -31,24 +31,6 @@ __all__.append("native_channel_shuffle")
 
 
 @function
-@rounded_once
-def pdist(input, p=2.0):
-    """The distances of every pair of rows i < j, in the order (0, 1), (0, 2), ..., (1, 2), ..."""
-    if input.ndim != 2 or p < 0:
-        raise ValueError(f"pdist: needs a matrix and p ≥ 0, got shape {tuple(input.shape)} and p = {p}")
-    n, input = input.shape[0], as_real(input)
-    pairs = n * (n - 1) // 2
-    if not pairs:
-        return _core.zeros((0,), input.dtype)
-    # Pair t is (i, j) with i·(2n − 1 − i)/2 pairs before those of row i: solved for i. The root is exact where i begins.
-    t = _core.arange(pairs)
-    root = _core.sqrt(_core.cast((2 * n - 1) ** 2 - 8 * t, _core.f64))
-    first = _core.cast(_core.floor(((2 * n - 1) - root) / 2), _core.i64)
-    second = t - _core.floor_divide(first * (2 * n - 1 - first), 2) + first + 1
-    return _core.norm(_core.index_select(input, 0, first) - _core.index_select(input, 0, second), p, 1)
-
-
-@function
 @of_operands
 def bilinear(input1, input2, weight, bias=None):
     """x1ᵀ·W_o·x2 + b_o for every output o; weight [out, in1, in2]."""

@@ -229,7 +229,10 @@ def _tolerances(call):
 @special("cdist")
 def _one_way(call):
     def cdist(a, b, p=2.0, compute_mode=None):
-        return call(a, b, p)
+        modes = (None, "use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
+        if compute_mode not in modes:
+            raise ValueError(f"cdist: compute_mode is one of {', '.join(modes[1:])}, not {compute_mode!r}")
+        return call(a, b, p)  # all the same: differences never lose digits to products
 
     return cdist
 

@@ -121,6 +121,9 @@ struct CpuModel {
   double conv_weight_task_flops = 4e6;
   std::int64_t pool_elements = 1 << 15;  // of a task
   std::int64_t grid_channels = 64;       // of a task of grid_sample, whose taps are found once; chosen, not measured
+  // Distances: rows and panels of 64 columns of a task, and runs of 256 columns that a task of a gradient takes at a time
+  // (chosen, not measured).
+  std::int64_t distance_rows = 16, distance_panels = 16, distance_runs = 4;
   // Planes that a pool takes side by side: their outputs in a line and elements at most, how many there have to be, and
   // how many a task takes. max_pool3d of [1024, 4, 4, 4, 4] on a Granite Rapids: 0.8 ms, and 1.9 one by one.
   std::int64_t pool_beside_line = 15, pool_beside_elements = 512, pool_beside_planes = 16, pool_task_planes = 512;

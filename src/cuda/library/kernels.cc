@@ -272,6 +272,10 @@ void run_library(const LibraryCall& call, Gpu& gpu, const RunMarkPtr& mark) {
       return run_grid_sample_image_gradient(call, gpu);
     case Op::grid_sample_grid_gradient:
       return run_grid_sample_grid_gradient(call, gpu);
+    case Op::distances:
+      return run_distances(call, gpu);
+    case Op::distances_gradient:
+      return run_distances_gradient(call, gpu);
     case Op::attention:
       return run_attention(call, gpu);
     case Op::attention_gradient:

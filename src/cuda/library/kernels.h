@@ -96,6 +96,8 @@ void run_gather_dot(const LibraryCall& call, Gpu& gpu, RunMark& mark);
 void run_grid_sample(const LibraryCall& call, Gpu& gpu);
 void run_grid_sample_image_gradient(const LibraryCall& call, Gpu& gpu);
 void run_grid_sample_grid_gradient(const LibraryCall& call, Gpu& gpu);
+void run_distances(const LibraryCall& call, Gpu& gpu);
+void run_distances_gradient(const LibraryCall& call, Gpu& gpu);
 void run_attention(const LibraryCall& call, Gpu& gpu);
 void run_attention_gradient(const LibraryCall& call, Gpu& gpu);
 void run_linear_cross_entropy(const LibraryCall& call, Gpu& gpu, RunMark& mark);

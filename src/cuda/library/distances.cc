@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+#include "calls/distances.h"
+
+#include <fmt/format.h>
+#include "cuda/kernels/args/distances.h"
+#include "cuda/kernels/texts.h"
+#include "cuda/library/kernels.h"
+
+namespace ebb::cuda {
+namespace {
+
+struct Task {
+  DistanceArgs<void> args{};
+  KernelSource source;
+  BufferPtr kept[2];
+
+  // Rows are the inputs from `first` on.
+  Task(const LibraryCall& call, Gpu& gpu, std::size_t first) {
+    const auto& options = options_as<DistanceCall>(call.attrs);
+    const View a = packed(gpu, call.inputs[first], kept[0], label_of(call));
+    const View b = options.pairs ? a : packed(gpu, call.inputs[first + 1], kept[1], label_of(call));
+    const int rank = a.shape.rank();
+    args.a = a.data;
+    args.b = b.data;
+    args.out = call.outputs[0].data;
+    args.batches = rank == 3 ? a.shape[0] : 1;
+    args.m = a.shape[rank - 2];
+    args.n = b.shape[rank - 2];
+    args.depth = a.shape[rank - 1];
+    source = {element_text(a.dtype) +
+              fmt::format("constexpr int kPower = {};\nconstexpr bool kPairs = {};\n", options.p, options.pairs) +
+              texts::distances};
+  }
+};
+
+}  // namespace
+
+void run_distances(const LibraryCall& call, Gpu& gpu) {
+  if (call.outputs[0].shape.numel() == 0) return;
+  const Task t(call, gpu, 0);
+  launch_elements(gpu, t.source, "distances", t.args.batches * t.args.m * t.args.n, t.args);
+}
+
+void run_distances_gradient(const LibraryCall& call, Gpu& gpu) {
+  if (call.outputs[0].shape.numel() == 0) return;
+  Task t(call, gpu, 2);
+  BufferPtr kept_g, kept_d;
+  View g = call.inputs[0], d = call.inputs[1];
+  if (options_as<DistanceCall>(call.attrs).pairs) {
+    g = packed(gpu, g, kept_g, label_of(call));
+    d = packed(gpu, d, kept_d, label_of(call));
+  } else {
+    t.args.grad_batch = g.strides[0], t.args.grad_row = g.strides[1], t.args.grad_column = g.strides[2];
+    t.args.distance_batch = d.strides[0], t.args.distance_row = d.strides[1], t.args.distance_column = d.strides[2];
+  }
+  t.args.grad = g.data;
+  t.args.distances = d.data;
+  launch_elements(gpu, t.source, "gradient", t.args.batches * t.args.m * t.args.depth, t.args);
+}
+
+}  // namespace ebb::cuda
