@@ -246,13 +246,17 @@ std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, std::int64_t axi
 
 namespace {
 
-// Of the last two axes: the columns [1, columns], and where a diagonal passes the rows, [rows, 1]. In i32 where they
-// fit: i64 takes twice as long, and its masks have to become as narrow as the elements.
+// Of the last two axes: the columns [1, columns], and where a diagonal passes the rows, [rows, 1]. In f32 where it
+// counts them, since loops of machine code compare floats; else in i32: i64 takes twice as long, and its masks have to
+// become as narrow as the elements.
 std::pair<Tensor, Tensor> columns_and_diagonal(const char* op, const Tensor& x, std::int64_t diagonal) {
   require(x.rank() >= 2, "{}: needs at least two axes, got shape {}", op, x.shape());
   const std::int64_t rows = x.shape()[x.rank() - 2], columns = x.shape()[x.rank() - 1];
-  diagonal = std::clamp(diagonal, -rows, columns);  // beyond these it passes none
-  const DType dtype = std::max(rows, columns) < std::int64_t{1} << 29 ? DType::i32 : DType::i64;
+  diagonal = std::clamp(diagonal, -rows, columns);    // beyond these it passes none
+  const std::int64_t most = std::max(rows, columns);  // a diagonal passes from −most to 2·most
+  const DType dtype = most < std::int64_t{1} << 23   ? DType::f32
+                      : most < std::int64_t{1} << 29 ? DType::i32
+                                                     : DType::i64;
   return {reshape(arange(0, columns, 1, dtype), {1, columns}),
           reshape(arange(diagonal, rows + diagonal, 1, dtype), {rows, 1})};
 }
