@@ -247,5 +247,30 @@ TEST(SumOrder, IsSeenInTheBits) {
   EXPECT_NE(testing::CpuSums::line(v.data(), 1000), testing::CudaSums::line(v.data(), 1000));
 }
 
+// Reductions of transposed views, alone and with others of the same numbers: those of a copy that lies as it is seen.
+TEST(TransposedViews, AreReducedAsTheirCopies) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 3; ++round) {
+    const std::int64_t a = 120 + random() % 90, b = 140 + random() % 90, c = 1 + random() % 3;
+    SCOPED_TRACE(std::to_string(a) + " x " + std::to_string(b) + " x " + std::to_string(c));
+    const Tensor x = tensor_of(numbers<float>(a * b * c, 8 + static_cast<unsigned>(round)), {a, b, c});
+    const auto all = [](const Tensor& t) {
+      return std::vector<Tensor>{sum(tanh(t), 1),     max(t, 1),       logsumexp(t, {1}), sum(tanh(t), 0),
+                                 softmax(tanh(t), 1), sum(tanh(t), 2), logsumexp(t, {0})};
+    };
+    for (const auto& [first, second] : {std::pair(0, 1), std::pair(0, 2), std::pair(1, 2)}) {
+      const Tensor seen = transpose(x, first, second), copied = (seen + 0.0).eval();
+      const std::vector<Tensor> views = all(seen), copies = all(copied);
+      eval(views);
+      for (std::size_t k = 0; k < views.size(); ++k) {
+        const std::vector<float> v = views[k].to_vector<float>(), w = copies[k].to_vector<float>();
+        ASSERT_EQ(v.size(), w.size());
+        for (std::size_t i = 0; i < v.size(); ++i)
+          ASSERT_NEAR(v[i], w[i], 1e-5 * std::max(1.0f, std::fabs(w[i]))) << "result " << k << ", element " << i;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ebb
