@@ -146,28 +146,6 @@ extern "C" __global__ void __launch_bounds__(kThreads) sort_tiles(const Args a) 
   }
 }
 
-// Which bits differ between a line's keys: passes over the others have nothing to do.
-extern "C" __global__ void __launch_bounds__(kThreads) find_varying(const Args a) {
-  __shared__ u32 found[2];
-  u64 mine = 0;
-  for (i64 task = blockIdx.x; task < a.x.n * a.tiles; task += gridDim.x) {
-    const i64 line = quotient(task, a.tiles), first = (task - line * a.tiles) * kTile;
-    const T* const x = line_of(a, line);
-    const T one = given_key(a, x, line, 0);
-#pragma unroll
-    for (int k = 0; k < kEach; ++k) {
-      const i64 i = first + threadIdx.x + k * kThreads;
-      if (i < a.length) mine |= (u64)(T)(given_key(a, x, line, i) ^ one);
-    }
-  }
-  if (threadIdx.x < 2) found[threadIdx.x] = 0;
-  __syncthreads();
-  if ((u32)mine) atomicOr(&found[0], (u32)mine);
-  if (mine >> 32) atomicOr(&found[1], (u32)(mine >> 32));
-  __syncthreads();
-  if (threadIdx.x < 2 && found[threadIdx.x]) atomicOr(a.varying + threadIdx.x, found[threadIdx.x]);
-}
-
 // One of the passes that have something to do. The lowest digit's always counts as one.
 struct Pass {
   bool runs, last;
@@ -203,15 +181,38 @@ EBB void load_tile(const Args& a, const Pass& pass, i64 line, i64 first, int liv
   }
 }
 
+// The first pass, which always runs, also leaves which bits differ between a line's keys: passes over the others have
+// nothing to do.
+EBB void leave_varying(const Args& a, u64 mine) {
+  __shared__ u32 found[2];
+  if (threadIdx.x < 2) found[threadIdx.x] = 0;
+  __syncthreads();
+  if ((u32)mine) atomicOr(&found[0], (u32)mine);
+  if (mine >> 32) atomicOr(&found[1], (u32)(mine >> 32));
+  __syncthreads();
+  if (threadIdx.x >= 2) return;
+  const volatile u32* const known = a.varying + threadIdx.x;  // mostly all that there is
+  if (found[threadIdx.x] & ~*known) atomicOr(a.varying + threadIdx.x, found[threadIdx.x]);
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads) count_digits(const Args a) {
   __shared__ u32 counts[kWarps][256];
   const Pass pass = pass_of(a);
+  const bool finds_varying = a.varying && a.shift == 0 && kKeyBits > 8;
+  u64 varying = 0;
   if (!pass.runs) return;
   for (i64 task = blockIdx.x; task < a.x.n * a.tiles; task += gridDim.x) {
     const i64 line = quotient(task, a.tiles), tile = task - line * a.tiles, left = a.length - tile * kTile;
     const int live = left < kTile ? (int)left : kTile;
     T key[kEach];
     load_tile(a, pass, line, tile * kTile, live, key);
+    if (finds_varying) {
+      const T one = given_key(a, line_of(a, line), line, 0);
+#pragma unroll
+      for (int k = 0; k < kEach; ++k) {
+        if (place_in_tile(k, kEach) < live) varying |= (u64)(T)(key[k] ^ one);
+      }
+    }
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) counts[w][threadIdx.x] = 0;
     __syncthreads();
@@ -226,6 +227,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) count_digits(const Args a
     a.counts[task * 256 + threadIdx.x] = (P)total;
     __syncthreads();
   }
+  if (finds_varying) leave_varying(a, varying);
 }
 
 // rows[0], rows[256], ... of each thread's digit become what comes before them; returns their sum.

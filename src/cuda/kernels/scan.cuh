@@ -10,20 +10,9 @@ namespace ebb::cuda {
 // x[j] of every thread becomes the scan up to its element, from `before` on. `totals`: one per warp, read until the
 // next barrier.
 EBB void scan_block(S (&x)[kScanEach], S before, u64* totals) {
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
 #pragma unroll
   for (int j = 1; j < kScanEach; ++j) x[j] = next(x[j - 1], x[j]);
-  S all = x[kScanEach - 1];
-#pragma unroll
-  for (int distance = 1; distance < 32; distance *= 2) {
-    const S left = from_lane(all, lane - distance);
-    if (lane >= distance) all = next(left, all);
-  }
-  if (lane == 31) totals[warp] = bits_of(all);
-  const S left = from_lane(all, lane - 1);
-  __syncthreads();
-  for (int w = 0; w < warp; ++w) before = next(before, from_bits(before, totals[w]));
-  if (lane > 0) before = next(before, left);
+  before = before_thread(before, scan_lanes(x[kScanEach - 1], totals), totals);
 #pragma unroll
   for (int j = 0; j < kScanEach; ++j) x[j] = next(before, x[j]);
 }

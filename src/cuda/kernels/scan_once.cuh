@@ -92,22 +92,14 @@ EBB void put_piece(const T (&part)[kSumEach], int live, Scan& scan) {
   __syncthreads();
 }
 // A thread has neighbouring elements. Returns the total of the lanes before this one.
-EBB S scan_lanes(S nothing, int live, Scan& scan) {
-  const int lane = threadIdx.x & 31, first = threadIdx.x * kSumEach;
+EBB S scan_piece(S nothing, int live, Scan& scan) {
+  const int first = threadIdx.x * kSumEach;
   S all = nothing;
 #pragma unroll
   for (int j = 0; j < kSumEach; ++j) {
     if (first + j < live) all = next(all, (S)load(scan.elements[place_of(first + j)]));
   }
-#pragma unroll
-  for (int distance = 1; distance < 32; distance *= 2) {
-    const S left = from_lane(all, lane - distance);
-    if (lane >= distance) all = next(left, all);
-  }
-  if (lane == 31) scan.totals[threadIdx.x >> 5] = bits_of(all);
-  const S left = from_lane(all, lane - 1);
-  __syncthreads();
-  return left;
+  return scan_lanes(all, scan.totals);
 }
 EBB S total_of_piece(S nothing, const Scan& scan) {
   S own = nothing;
@@ -117,8 +109,7 @@ EBB S total_of_piece(S nothing, const Scan& scan) {
 }
 EBB void write_piece(S before, S left, const Piece& to, Scan& scan) {
   const int first = threadIdx.x * kSumEach;
-  for (int w = 0; w < (int)(threadIdx.x >> 5); ++w) before = next(before, from_bits(before, scan.totals[w]));
-  if (threadIdx.x & 31) before = next(before, left);
+  before = before_thread(before, left, scan.totals);
 #pragma unroll
   for (int j = 0; j < kSumEach; ++j) {
     if (first + j >= to.live) break;
@@ -153,7 +144,7 @@ extern "C" __global__ void __launch_bounds__(kScanThreads, 1024 / kScanThreads) 
     T part[kSumEach];
     read_piece(from, part);
     put_piece(part, from.live, scan);
-    const S left = scan_lanes(nothing, from.live, scan);
+    const S left = scan_piece(nothing, from.live, scan);
     const S before = a.totals ? before_piece(a, line, piece, total_of_piece(nothing, scan), warps) : nothing;
     write_piece(before, left, piece_of(a.out, a.out_step, line, begin, a.length), scan);
   }
@@ -208,7 +199,7 @@ extern "C" __global__ void __launch_bounds__(kScanThreads, 3) scan_chunks(const 
         from = piece_of(a.x, a.x_step, chunk.line, begin + kSumPiece, chunk.end);
         read_piece(from, part);
       }
-      const S left = scan_lanes(nothing, live, scan), own = total_of_piece(nothing, scan);
+      const S left = scan_piece(nothing, live, scan), own = total_of_piece(nothing, scan);
       write_piece(before, left, piece_of(a.out, a.out_step, chunk.line, begin, chunk.end), scan);
       before = next(before, own);
     }

@@ -110,25 +110,27 @@ std::string scan_text(DType dtype) {
          fmt::format("typedef {} S;\nconstexpr bool kFloating = {};\n", real ? "f64" : "i64", real);
 }
 
+// `lines` and `results` are the first elements of the lines.
+ScannedLines scanned_lines(const LibraryCall& call, const View& lines, const View& results, std::int64_t pieces) {
+  const int axis = axis_of(call);
+  return {.x = kernel_view(lines),
+          .out = kernel_view(results),
+          .length = at_least_1d(call.inputs[0]).shape[axis],
+          .x_step = lines.strides[axis],
+          .out_step = results.strides[axis],
+          .start = call.op == Op::cumprod ? 1 : 0,
+          .pieces = pieces};
+}
+
 // Lines that lie side by side: in one pass, by as many threads as a line has elements for, or by chunks.
 void scan_by_blocks(const LibraryCall& call, Gpu& gpu, const std::string& text, const View& lines,
                     const View& results) {
-  const View &x = at_least_1d(call.inputs[0]), &out = at_least_1d(call.outputs[0]);
+  const View x = at_least_1d(call.inputs[0]);
   const int axis = axis_of(call);
   const auto divided_up = [](std::int64_t n, std::int64_t by) { return (n + by - 1) / by; };
   const std::int64_t length = x.shape[axis], count = lines.shape.numel(), pieces = divided_up(length, kSumPiece),
                      chunk = kSumPiece * divided_up(pieces, kSumChunks), chunks = divided_up(length, chunk);
-  ScanOnceArgs args{.x = kernel_view(lines),
-                    .out = kernel_view(results),
-                    .length = length,
-                    .x_step = x.strides[axis],
-                    .out_step = out.strides[axis],
-                    .start = call.op == Op::cumprod ? 1 : 0,
-                    .pieces = pieces,
-                    .chunk = chunk,
-                    .chunks = chunks,
-                    .totals = nullptr,
-                    .next = nullptr};
+  ScanOnceArgs args{scanned_lines(call, lines, results, pieces), chunk, chunks, nullptr, nullptr};
   unsigned threads = 32;
   while (threads < kThreads && threads * kSumEach < length) threads *= 2;
   const std::string sizes = fmt::format("constexpr int kScanThreads = {};\nconstexpr bool kForward = {};\n", threads,
@@ -168,14 +170,7 @@ void run_scan(const LibraryCall& call, Gpu& gpu) {
   if (beside && !places) return scan_by_blocks(call, gpu, text, lines, results);
   const KernelSource source{text + (places ? texts::scan_places : texts::scan)};
   const std::int64_t piece = beside ? kScanPiece : kScanStrip, pieces = (length + piece - 1) / piece;
-  ScanArgs args{.x = kernel_view(lines),
-                .out = kernel_view(results),
-                .length = length,
-                .x_step = x.strides[axis],
-                .out_step = out.strides[axis],
-                .start = call.op == Op::cumprod ? 1 : 0,
-                .pieces = pieces,
-                .sums = nullptr};
+  ScanArgs args{scanned_lines(call, lines, results, pieces), nullptr};
   BufferPtr keep;
   const auto over_pieces = [&](const char* of_block, const char* of_thread) {
     beside ? launch_blocks(gpu, source, of_block, count * pieces, args)

@@ -114,7 +114,6 @@ void sort_by_digits(Gpu& gpu, const Task& t, const Selected& selected) {
   if (t.key_bits == 8 * bytes) {  // fewer bits are the caller's word that they differ
     args.varying = elements<u32>(workspace(gpu, DType::i32, Shape{2}, keep[6], kName));
     gpu.clear(args.varying, 2 * sizeof(u32));
-    if (bytes > 1) launch_blocks(gpu, source, "find_varying", std::min<std::int64_t>(blocks, 2048), args);
   }
   for (; args.shift < t.key_bits; args.shift += 8) {
     launch_blocks(gpu, source, "count_digits", blocks, args);

@@ -5,8 +5,10 @@
 
 namespace ebb::cuda {
 
-constexpr int kWeightedRows = 8;  // that a thread looks at the index for
-constexpr i64 kManyEntries = 64;  // elements that more entries go to have a warp each
+// Rows that a thread looks at the index for: their loads are in flight at the same time. Elements that more entries go
+// to have a warp each, which then reads two per lane or more (both chosen, not measured).
+constexpr int kWeightedRows = 8;
+constexpr i64 kManyEntries = 64;
 
 // T: of x and y, A: of weights, K: of keys. All dense.
 template <class T, class A, class K>

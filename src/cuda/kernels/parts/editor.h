@@ -41,6 +41,7 @@ __device__ unsigned atomicOr(unsigned* at, unsigned x);
 __device__ unsigned atomicExch(unsigned* at, unsigned x);
 __device__ float __uint_as_float(unsigned x);
 __device__ unsigned __float_as_uint(float x);
+__device__ float __double2float_rz(double x);
 __device__ double __longlong_as_double(long long x);
 __device__ long long __double_as_longlong(double x);
 __device__ unsigned long __cvta_generic_to_shared(const void* at);

@@ -30,4 +30,24 @@ EBB S from_lane(S x, int lane) {
   return from_bits(x, (u64)high << 32 | low);
 }
 
+// From each thread's total: that of the lanes before it, and the warps' in `totals`, which are read until the next
+// barrier.
+EBB S scan_lanes(S all, u64* totals) {
+  const int lane = threadIdx.x & 31;
+#pragma unroll
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const S left = from_lane(all, lane - distance);
+    if (lane >= distance) all = next(left, all);
+  }
+  if (lane == 31) totals[threadIdx.x >> 5] = bits_of(all);
+  const S left = from_lane(all, lane - 1);
+  __syncthreads();
+  return left;
+}
+// What comes before a thread of the block, from what comes before the block.
+EBB S before_thread(S before, S left, const u64* totals) {
+  for (int w = 0; w < (int)(threadIdx.x >> 5); ++w) before = next(before, from_bits(before, totals[w]));
+  return threadIdx.x & 31 ? next(before, left) : before;
+}
+
 }  // namespace ebb::cuda
