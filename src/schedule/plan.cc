@@ -105,7 +105,8 @@ class Planner {
     const Backend& backend = backend_of(plan_.device);
     f_ = fuse(g_, std::max(bytes_of_a_function_, backend.bytes_of_a_function()),
               backend.reduces_rows_beside() ? Reductions::beside : Reductions::by_memory);
-    if (bytes_of_a_function_ == 0) store_again_what_is_held(g_, f_);  // in need, steps are run again instead
+    // In need, steps are run again instead.
+    if (bytes_of_a_function_ == 0) store_again_what_is_held(g_, f_, flops_per_byte(plan_.device));
     find_live();
     make_steps();
     order_steps();

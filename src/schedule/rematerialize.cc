@@ -34,8 +34,7 @@ double time_of(const Plan& plan, const PlanStep& step) {
     flops = 2 * std::sqrt(elements(step.inputs[0]) * elements(step.inputs[1]) * elements(step.outputs[0]));
     if (step.op != Op::matmul) flops *= 3;
   }
-  return traffic +
-         flops / (plan.device == Device{} ? kScheduleModel.flops_per_byte : kScheduleModel.flops_per_byte_of_gpu);
+  return traffic + flops / flops_per_byte(plan.device);
 }
 
 class MadeAgain {
@@ -318,6 +317,10 @@ class MadeAgain {
 };
 
 }  // namespace
+
+double flops_per_byte(Device device) {
+  return device == Device{} ? kScheduleModel.flops_per_byte : kScheduleModel.flops_per_byte_of_gpu;
+}
 
 double estimated_time(const Plan& plan) {
   double all = 0;

@@ -12,6 +12,9 @@ namespace ebb {
 // Returns whether it is; plan.peak is the new estimate in any case.
 bool make_values_again(Plan& plan, const Trace& trace, std::size_t budget);
 
+// Operations of products that take a device as long as a byte of memory traffic.
+double flops_per_byte(Device device);
+
 // What the steps of a plan take, in bytes of memory traffic.
 double estimated_time(const Plan& plan);
 

@@ -2,6 +2,7 @@
 #include "schedule/store_again.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -13,8 +14,8 @@ namespace {
 
 class StoringAgain {
  public:
-  StoringAgain(ValueGraph& graph, Fusion& fusion, std::int64_t worth)
-      : g_(graph), f_(fusion), worth_(worth), equal_(first_of_equals(graph)) {}
+  StoringAgain(ValueGraph& graph, Fusion& fusion, double flops_per_byte, std::int64_t worth)
+      : g_(graph), f_(fusion), flops_per_byte_(flops_per_byte), worth_(worth), equal_(first_of_equals(graph)) {}
 
   bool run() {
     const auto n = static_cast<std::int32_t>(g_.values.size());
@@ -217,7 +218,17 @@ class StoringAgain {
       if (!std::all_of(value(r).inputs.begin(), value(r).inputs.end(), through)) return false;
       choice.late.push_back(r);
     }
-    return !choice.late.empty();
+    double flops = 0;
+    for (const std::int32_t r : choice.late) flops += flops_of(r);
+    return flops > 0 && flops >= kScheduleModel.writes_of_a_product * flops_per_byte_ * static_cast<double>(bytes(v));
+  }
+
+  // 2·m·n·k of a product, whose three matrices have m·k, k·n and m·n elements; less for a convolution's window.
+  double flops_of(std::int32_t call) const {
+    const Value& x = value(call);
+    if (x.inputs.size() < 2) return 0;
+    const auto elements = [&](std::int32_t v) { return static_cast<double>(value(v).shape.numel()); };
+    return 2 * std::sqrt(elements(x.inputs[0]) * elements(x.inputs[1]) * elements(call));
   }
 
   std::int32_t add(Value x, std::int32_t equal_to) {
@@ -291,6 +302,7 @@ class StoringAgain {
 
   ValueGraph& g_;
   Fusion& f_;
+  const double flops_per_byte_;
   const std::int64_t worth_;         // bytes
   std::vector<std::int32_t> equal_;  // of each value, the first one that is made in the same way
   std::map<std::int32_t, std::vector<std::int32_t>> readers_;
@@ -299,8 +311,8 @@ class StoringAgain {
 
 }  // namespace
 
-bool store_again_what_is_held(ValueGraph& graph, Fusion& fusion, std::int64_t worth) {
-  return StoringAgain(graph, fusion, worth).run();
+bool store_again_what_is_held(ValueGraph& graph, Fusion& fusion, double flops_per_byte, std::int64_t worth) {
+  return StoringAgain(graph, fusion, flops_per_byte, worth).run();
 }
 
 }  // namespace ebb

@@ -11,8 +11,9 @@ namespace ebb {
 // the product waits for it, and nothing is held in between: one write buys the memory. (A Llama of 1.2 billion
 // parameters and 16,384 tokens per step holds 6.4 GB less at its peak.)
 //
-// Values of at least `worth` bytes. Returns whether graph and fusion have changed.
-bool store_again_what_is_held(ValueGraph& graph, Fusion& fusion,
+// Values of at least `worth` bytes, for products that take several times as long as that write where memory moves a
+// byte in the time of `flops_per_byte` operations. Returns whether graph and fusion have changed.
+bool store_again_what_is_held(ValueGraph& graph, Fusion& fusion, double flops_per_byte,
                               std::int64_t worth = kScheduleModel.worth_storing_again);
 
 }  // namespace ebb
