@@ -12,6 +12,7 @@ Compiled cells take most of the time: EBB_MATRIX_EAGER=ZeRO-3,DDP leaves out tho
 """
 
 import argparse
+import datetime
 import importlib.metadata
 import json
 import os
@@ -278,10 +279,10 @@ def page(tables):
     lines = [
         "# What `ebb.torch.patch` works with",
         "",
-        "Made by `python/parity/matrix.py`, which `make parity` runs: small Llama models train one step with and without the patch,",
-        "on the CPU, in two processes (gloo) but for the first column; compiled by `torch.compile(backend=\"aot_eager\")`. \"same\": loss and",
-        "all gradients are those of the unpatched model to 1e-5; in eager cells that is without the logits in memory, or a note says",
-        "otherwise. A cell that differs would be an error of the program.",
+        f"Made by `python/parity/matrix.py` on {datetime.date.today()}; `make parity` runs it, too. Small Llama models train one step with and",
+        "without the patch, on the CPU, in two processes (gloo) but for the first column; compiled by",
+        "`torch.compile(backend=\"aot_eager\")`. \"same\": loss and all gradients are those of the unpatched model to 1e-5; in eager cells that",
+        "is without the logits in memory, or a note says otherwise. A cell that differs would be an error of the program.",
     ]
     notes = []
 
