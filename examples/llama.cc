@@ -46,9 +46,8 @@ int main(int count, char** arguments) {
     const Tensor x = randint(0, words, {batch, context});
     const Tensor next = reshape(index_select(follows, 0, flatten(x)), x.shape());
     const models::Llama half = cast_parameters(llama, DType::bf16);
-    // On a GPU the logits are rounded as those of a Linear layer in bf16 would be, and so is the head's gradient: its
-    // f32 sums would take another gigabyte.
-    const Tensor loss = linear_cross_entropy(half(x), half.head(), next, {.round_logits = true, .round_sums = true});
+    // On a GPU the logits are rounded as those of a Linear layer in bf16 would be.
+    const Tensor loss = linear_cross_entropy(half(x), half.head(), next, {.round_logits = true});
     adamw.step(llama, clip_by_norm(backward(loss), 1.0).gradients);  // evaluates the loss, too
     if (step % report == 0 || step + 1 == steps) {
       last = loss.item();
