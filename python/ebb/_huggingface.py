@@ -153,7 +153,8 @@ def _patched(cls):
     signature = inspect.signature(cls.forward)
     names = [name for name in signature.parameters if name != "self"]
     masks = sys.modules.get("transformers.masking_utils")
-    looks_for_sequences = hasattr(masks, "find_packed_sequence_indices")
+    # PyTorch 2.11 does not compile a LoRA model around it; versions between that and 2.15 were not tried.
+    looks_for_sequences = torch.__version__ >= (2, 15) and hasattr(masks, "find_packed_sequence_indices")
 
     def is_given(name, args, kwargs):
         at = names.index(name) if name in names else len(args)

@@ -171,6 +171,7 @@ def test_a_patched_model_compiles_in_one_graph_for_any_length(counter):
 
 
 # transformers cannot look at positions that it compiles, and makes a mask of tokens times tokens for sequences side by side.
+@pytest.mark.skipif(torch.__version__ < (2, 15), reason="PyTorch 2.11 does not compile LoRA models with it")
 def test_compiled_attention_is_causal_unless_there_are_positions():
     import transformers.masking_utils as masks
     from test_patch import make, require_same, step, tokens
