@@ -318,7 +318,7 @@ TEST(OutOfMemory, ForeignMemoryIsReleasedOnce) {
     fails_cleanly(scenario, 6, n++, false);
     ASSERT_EQ(released, 1) << "allocation " << n - 1;
   } while (failed);
-  EXPECT_GT(n, 5);
+  EXPECT_GT(n, 3);  // the tensor, its owner, the sum
   released = 0;
   EXPECT_THROW(from_foreign(nullptr, DType::f32, {6}, [&released] { ++released; }), Error);
   EXPECT_EQ(released, 1);

@@ -27,8 +27,9 @@ struct Net {
   std::vector<Layer> layers;
   std::vector<Tensor> activations, gradients;
 
-  Net(int depth, std::int64_t rows) : layers(static_cast<std::size_t>(depth)) {
+  Net(int depth, std::int64_t rows) {
     manual_seed(1);
+    layers = std::vector<Layer>(static_cast<std::size_t>(depth));
     for (const Parameter& p : parameters(layers)) p.tensor->eval();
     Tensor h = randn({rows, 160}).eval();
     for (const Layer& l : layers) {

@@ -21,7 +21,8 @@ class Targets : public ::testing::TestWithParam<std::size_t> {
 
 TEST_P(Targets, EverySweepIsTheOracle) {
   for (const Case& c : all_cases()) {
-    std::vector<DType> dtypes{DType::f64, DType::f32, DType::f16, DType::bf16};
+    std::vector<DType> dtypes{DType::f64, DType::f32};
+    if (c.halves) dtypes.insert(dtypes.end(), {DType::f16, DType::bf16});
     if (c.integers) dtypes.insert(dtypes.end(), {DType::i64, DType::i32, DType::u8});
     for (DType dtype : dtypes) {
       for (std::size_t set : {std::size_t{0}, c.shapes.size() / 2, c.shapes.size() - 1}) {
