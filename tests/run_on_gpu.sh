@@ -28,13 +28,14 @@ shard() {  # NAME SHARD SHARDS
 # Large products are cuBLASLt's kernels, which take minutes under these tools, all products and heads under racecheck, and
 # so do tests of thousands of kernels there. A step that fails leaves its results unwritten, and what comes after it reads them
 # before the error is thrown: such tests are not for initcheck. Neither are those of products: on Hopper cuBLASLt writes
-# through bulk copies, which initcheck does not see. cuBLAS's trsm, which cuSOLVER calls, has a barrier in a divergent branch
+# through bulk copies, which initcheck does not see. Rows that begin anywhere are loaded in whole words of 16 bytes
+# (kernels/parts/packs.cuh), some of which nobody has written: initcheck reports those, in sweeps and add_rows. cuBLAS's trsm, which cuSOLVER calls, has a barrier in a divergent branch
 # (trsm_ln_up_kernel of CUDA 13), for which synccheck ends a process.
 sanitize() {  # TOOL SHARD SHARDS
   local log=$logs/$1.$2.txt start=$(date +%s) tests='Of/*OnGpu.*/f32:Of/*OnGpu.*/bf16:OnGpu.*'
   tests+='-*TimedProducts*:*ProductsOverManyElements*:OnGpu.IsUsableAfterItsMemoryIsSpent:OnGpu.NamesTheKernel*'
   case $1 in
-    initcheck) tests+=':OnGpu.SaysWhatTheCpuSays:*Product*:*Fp8*:*Head*:OnGpu.MultipliesMatrices' ;;
+    initcheck) tests+=':OnGpu.SaysWhatTheCpuSays:OnGpu.ExchangesByWayOfTheHost:*Product*:*Fp8*:*Head*:OnGpu.MultipliesMatrices' ;;
     racecheck) tests+=':*Product*:*Head*:*Cusolver*:OnGpu.MultipliesMatrices:*SameBits*:OnGpu.ScattersLongLines'
                tests+=':OnGpu.RunsEverySweepOfTheTable:OnGpu.AgreesWithTheCpuInLibraryCalls' ;;
     synccheck) tests+=':*Cusolver*:*Factorisations*' ;;
