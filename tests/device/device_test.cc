@@ -147,6 +147,8 @@ TEST_F(OnSecondDevice, ErrorsOfDataComeWhenSomebodyLooksAndEveryTime) {
     EXPECT_THROW_MESSAGE((further + 1).to(Device{}).item(), "17");
   }
   EXPECT_EQ(sum(there_).item(), 2.0) << "the device goes on";
+  EXPECT_THROW_MESSAGE(synchronize(kSecondDevice), "17");  // once: it waits for all that was begun since
+  EXPECT_NO_THROW(synchronize(kSecondDevice));
 }
 
 TEST_F(OnSecondDevice, HasAPoolOfItsOwn) {
