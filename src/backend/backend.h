@@ -133,6 +133,9 @@ class Backend {
   // are on no device yet may end up here.)
   virtual bool calls_distances() const { return true; }
 
+  // Does a linear_cross_entropy call take TokenStatisticsCall (calls/linear_cross_entropy.h)?
+  virtual bool has_token_statistics() const { return false; }
+
   // Does a call of matmul take a third input, a row that is added to all of the result's before they are rounded?
   virtual bool adds_rows_to_products() const { return false; }
 

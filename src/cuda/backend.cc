@@ -229,8 +229,9 @@ class CudaBackend final : public Backend, private Recordings {
     scale_elements(gpu_, data, factor);
     if (gpu_.streams().is_own(gpu_.stream())) gpu_.streams().gave_own_work();
   }
+  bool has_token_statistics() const override { return true; }
   bool calls_distances() const override { return false; }  // its kernels are simple: see distances.cuh
-  bool rounds_to_bf16() const override { return true; }  // from compute capability 8.0 on
+  bool rounds_to_bf16() const override { return true; }    // from compute capability 8.0 on
 
  private:
   Function sweep_kernel(const SweepText& text) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "backend/backend.h"
 #include "core/format_error.h"
 #include "ebb/autograd.h"
 #include "ebb/losses/linear_cross_entropy.h"
@@ -62,8 +63,9 @@ Tensor columns_of(const Tensor& z, const Tensor& target, const TokenStatisticsOp
 
 // A GPU has a kernel for logits of bf16 that are scaled, and nothing else.
 bool has_kernel(const Tensors& in, const TokenStatisticsOptions& o) {
-  return in[0].device() != Device{} && in[0].dtype() == DType::bf16 && in[1].dtype() == DType::bf16 && in.size() == 2 &&
-         in[0].size(1) > 0 && o.softcap == 0 && o.logit_scale > 0 && !o.log_sum_sq_probs && !o.mean_logits;
+  return backend_of(in[0].device()).has_token_statistics() && in[0].dtype() == DType::bf16 &&
+         in[1].dtype() == DType::bf16 && in.size() == 2 && in[0].size(1) > 0 && o.softcap == 0 && o.logit_scale > 0 &&
+         !o.log_sum_sq_probs && !o.mean_logits;
 }
 Tensor columns_by_kernel(const Tensors& in, const Tensor& target, const TokenStatisticsOptions& o) {
   const TokenStatisticsCall c{

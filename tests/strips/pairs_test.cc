@@ -56,7 +56,7 @@ TEST(Pairs, AreNotHeldByDefault) {
   const Plan again = plan();
   EXPECT_EQ(loops(again), 2) << print(again);
   EXPECT_EQ(products(again), 4) << print(again);
-  EXPECT_LT(again.peak.bytes, std::size_t{5} << 28) << print(again);
+  EXPECT_LT(again.peak.bytes, std::size_t{3} << 29) << print(again);
   model.saved_enough_to_repeat = std::int64_t{1} << 40;
   const Plan held = plan();
   EXPECT_EQ(loops(held), 0) << print(held);
