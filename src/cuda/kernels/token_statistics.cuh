@@ -8,6 +8,10 @@
 
 namespace ebb::cuda {
 
+#ifdef EBB_EDITOR
+constexpr bool kEntropy = true, kArgmax = true;
+#endif
+
 // A thread has two columns in every eight of a row; four threads have the row.
 EBB f32 over_four(f32 x) {
   x += __shfl_xor_sync(0xffffffffu, x, 1);

@@ -29,6 +29,7 @@ __device__ T __shfl_sync(unsigned mask, T x, int lane);
 template <class T>
 __device__ T __shfl_xor_sync(unsigned mask, T x, int distance);
 __device__ unsigned __ballot_sync(unsigned mask, int x);
+__device__ int __any_sync(unsigned mask, int x);
 __device__ unsigned __match_any_sync(unsigned mask, unsigned x);
 __device__ int __popc(unsigned x);
 __device__ int __clzll(long long x);
@@ -59,7 +60,9 @@ EBB_EDITOR_1(rint)
 EBB_EDITOR_1(trunc)
 EBB_EDITOR_1(sqrt)
 EBB_EDITOR_1(exp)
+EBB_EDITOR_1(exp2)
 EBB_EDITOR_1(log)
+EBB_EDITOR_1(log2)
 EBB_EDITOR_1(log1p)
 EBB_EDITOR_1(tan)
 EBB_EDITOR_1(tanh)
@@ -67,6 +70,8 @@ EBB_EDITOR_1(tgamma)
 #undef EBB_EDITOR_1
 __device__ float fmaf(float x, float y, float z);
 __device__ double fma(double x, double y, double z);
+__device__ float fmaxf(float x, float y);
+__device__ int min(int x, int y);
 __device__ float fmodf(float x, float y);
 __device__ double fmod(double x, double y);
 __device__ double pow(double x, double y);
