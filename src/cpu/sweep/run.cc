@@ -212,7 +212,7 @@ void SweepRun::epilogue() {
 
 void run(const ebb::CompiledSweep& compiled, std::span<const Argument> arguments, std::int64_t first_row) {
   const auto& sweep = static_cast<const CompiledSweep&>(compiled);
-  SweepRun r{sweep, arguments, tile_kernels(), first_row, {}, {}, {}, {}};
+  SweepRun r{sweep, arguments, tile_kernels(), first_row, {}, {}, {}, false, {}};
   r.run_scalars();
   r.go();
 }
