@@ -7,8 +7,9 @@ or this program ends with 1. On the CPU, in two processes (gloo), compiled by to
 
     matrix.py                                     # the versions that are installed
     matrix.py --also FOLDER ... --write PAGE      # and those in folders (pip install --target FOLDER --no-deps); a page of it
+    matrix.py --keep FOLDER --write PAGE          # cells are kept there and not run again; the page has all that other Pythons kept, too
 
-Compiled cells take most of the time: EBB_MATRIX_EAGER=ZeRO-3,DDP leaves out those of the strategies it names.
+Compiled cells take most of the time.
 """
 
 import argparse
@@ -160,11 +161,9 @@ def cell(kind, strategy, accumulation, compiled):
     import torch
 
     import ebb.torch
-    from ebb._deferred_logits import here
+    from ebb.torch._deferred import here
 
     torch._dynamo.reset()
-    if compiled and strategy in os.environ.get("EBB_MATRIX_EAGER", "").split(","):
-        return "not tried: eager only"
     if kind not in ADAPTERS:  # which has to be refused before anything else
         try:
             ebb.torch.patch(make(kind))
@@ -220,13 +219,28 @@ def first_sentence(error):
 # ---- all cells of the versions at hand
 
 
-def rows_of(strategy):
-    results = {}
+def names_of(strategy):
+    """(name, model, accumulation, compiled) of its cells."""
     for kind in MODELS:
         for accumulation, compiled in WAYS:
             way = f"{'compiled' if compiled else 'eager'}, accumulation {accumulation}"
-            results[f"{kind} | {strategy} | {way}"] = cell(kind, strategy, accumulation, compiled)
-    return results
+            yield f"{kind} | {strategy} | {way}", kind, accumulation, compiled
+
+
+def run_strategy(strategy, out, writes=True):
+    """Adds the cells that are not in the file yet, one at a time."""
+    table = json.loads(Path(out).read_text())
+    for name, kind, accumulation, compiled in names_of(strategy):
+        if name not in table["cells"]:
+            table["cells"][name] = cell(kind, strategy, accumulation, compiled)
+            if writes:
+                write(out, table)
+
+
+def write(out, table):
+    whole = Path(f"{out}.part")
+    whole.write_text(json.dumps(table, indent=1))
+    whole.replace(out)
 
 
 def worker(rank, meet, strategy, out):
@@ -235,41 +249,52 @@ def worker(rank, meet, strategy, out):
 
     torch.set_num_threads(1)
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(WORLD), DS_ACCELERATOR="cpu")
-    dist.init_process_group("gloo", init_method=f"file://{meet}", rank=rank, world_size=WORLD)
-    results = rows_of(strategy)
-    if rank == 0:
-        Path(out).write_text(json.dumps(results))
+    # A rank may have to wait for one that compiles.
+    patience = datetime.timedelta(hours=2)
+    dist.init_process_group("gloo", init_method=f"file://{meet}", rank=rank, world_size=WORLD, timeout=patience)
+    table = Path(out).read_text()
+    mine = out if rank == 0 else f"{meet}.{rank}"
+    if rank:
+        Path(mine).write_text(table)
+    dist.barrier()  # all have read what is known
+    run_strategy(strategy, mine, writes=rank == 0)
     dist.destroy_process_group()
 
 
 def run_cells(out):
     import torch.multiprocessing as mp
 
-    results = {}
+    if not Path(out).exists():
+        write(out, {"versions": versions(), "cells": {}})
     for strategy in STRATEGIES:
+        table = json.loads(Path(out).read_text())
+        names = [name for name, *_ in names_of(strategy)]
+        if all(name in table["cells"] for name in names):
+            continue
         if strategy == "one process":
-            results.update(rows_of(strategy))
+            run_strategy(strategy, out)
         elif strategy == "ZeRO-3" and "deepspeed" not in versions():
-            for kind in MODELS:
-                for accumulation, compiled in WAYS:
-                    way = f"{'compiled' if compiled else 'eager'}, accumulation {accumulation}"
-                    results[f"{kind} | {strategy} | {way}"] = "not tried: deepspeed is missing"
+            table["cells"].update(dict.fromkeys(names, "not tried: deepspeed is missing"))
+            write(out, table)
         else:
             with tempfile.TemporaryDirectory() as folder:
-                mp.spawn(worker, (f"{folder}/meet", strategy, f"{folder}/out"), nprocs=WORLD)
-                results.update(json.loads(Path(f"{folder}/out").read_text()))
-        Path(out).write_text(json.dumps({"versions": versions(), "cells": results, "trl": trl_cell()}))
+                mp.spawn(worker, (f"{folder}/meet", strategy, out), nprocs=WORLD)
+    table = json.loads(Path(out).read_text())
+    write(out, {**table, "trl": trl_cell()})
 
 
-def cells_with(folder):
-    """Results with the packages of this folder in front of the installed ones."""
-    with tempfile.TemporaryDirectory() as scratch:
-        out, paths = f"{scratch}/out", [str(folder)] if folder else []
-        environment = dict(os.environ, PYTHONPATH=os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")]))
-        run = subprocess.run([sys.executable, __file__, "--cells", out], env=environment, capture_output=True, text=True)
-        if run.returncode:
-            sys.exit(f"{folder or 'the installed versions'}: {run.stderr[-3000:]}")
-        return json.loads(Path(out).read_text())
+def cells_with(folder, keep):
+    """Results with the packages of this folder in front of the installed ones; they are in the folder `keep` afterwards."""
+    paths = [str(folder)] if folder else []
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")]))
+    run = subprocess.run([sys.executable, __file__, "--cells", str(keep)], env=environment, capture_output=True, text=True)
+    if run.returncode:
+        sys.exit(f"{folder or 'the installed versions'}: {run.stderr[-3000:]}")
+    return Path([line for line in run.stdout.splitlines() if line.endswith(".json")][-1])
+
+
+def number_of(version):
+    return [int(part) for part in version.split("+")[0].split(".") if part.isdigit()]
 
 
 # ---- the page
@@ -310,12 +335,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--also", nargs="*", default=[], metavar="FOLDER")
     parser.add_argument("--write", metavar="PAGE")
+    parser.add_argument("--keep", metavar="FOLDER")
     parser.add_argument("--cells", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.cells:
-        run_cells(options.cells)
+        out = Path(options.cells) / ("-".join(f"{versions()[name]}" for name in PACKAGES) + ".json")
+        run_cells(str(out))
+        print(out)
         return 0
-    tables = [cells_with(folder) for folder in [None, *options.also]]
+    with tempfile.TemporaryDirectory() as scratch:
+        keep = Path(options.keep or scratch)
+        keep.mkdir(parents=True, exist_ok=True)
+        made = [json.loads(cells_with(folder, keep).read_text()) for folder in [None, *options.also]]
+        tables = [json.loads(file.read_text()) for file in keep.glob("*.json")]
+    tables.sort(key=lambda table: [number_of(table["versions"][name]) for name in ("transformers", "torch")], reverse=True)
+    print(f"{len(made)} of {len(tables)} tables are of this Python")
     wrong = 0
     for table in tables:
         print(", ".join(f"{name} {version}" for name, version in table["versions"].items()))

@@ -92,8 +92,8 @@ def test_a_loss_by_kernel_config(kernels, monkeypatch):
     # transformers has this layer in its mapping, but no model with it; a module has to go where the property looks.
     model._loss_function = kernels.use_kernel_forward_from_hub("ForCausalLMLoss")(ForCausalLMLoss)
     calls = []
-    own = ebb.torch._wide_cross_entropy
-    monkeypatch.setattr(ebb.torch, "_wide_cross_entropy", lambda *a, **k: calls.append(1) or own(*a, **k))
+    own = ebb.torch._losses.wide_cross_entropy
+    monkeypatch.setattr(ebb.torch._causal_lm_loss, "wide_cross_entropy", lambda *a, **k: calls.append(1) or own(*a, **k))
     model.set_use_kernels(True, KernelConfig(ebb.torch.kernel_mapping(), use_local_kernel=True))
     require_same(step(model), expected)
     assert calls == [1]

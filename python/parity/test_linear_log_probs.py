@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import ebb.torch
-from ebb._torch_log_probs import OUTPUTS
+from ebb.torch._token_statistics import OUTPUTS
 
 OPTIONS = [
     {},
@@ -168,6 +168,29 @@ def test_bad_calls_are_one_sentence():
     ):
         with pytest.raises(kind, match=text):
             ebb.torch.linear_log_probs(**{"x": x, "head": head, "target": target, **named}).sum().item()
+
+
+def test_a_temperature_may_be_a_tensor_of_one_number():
+    x, head, target, _ = inputs()
+    expected = ebb.torch.linear_log_probs(x, head, target, temperature=0.5)
+    for given in (torch.tensor(0.5), torch.tensor([0.5])):
+        assert torch.equal(ebb.torch.linear_log_probs(x, head, target, temperature=given), expected)
+    with pytest.raises(ValueError, match=r"linear_log_probs: temperature must be one number, got a tensor of shape \[2, 7\]; where each"):
+        ebb.torch.linear_log_probs(x, head, target, temperature=torch.full((2, 7), 0.5))
+    learned = torch.tensor(0.5, requires_grad=True)
+    for call in (ebb.torch.linear_log_probs, lambda *a, **k: ebb.torch.linear_loss(*a, lambda p: -p, **k)):
+        with pytest.raises(ValueError, match="there is no gradient of temperature; scale the hidden states with it, or detach it"):
+            call(x, head, target, temperature=learned)
+    with torch.no_grad():
+        assert torch.equal(ebb.torch.linear_log_probs(x, head, target, temperature=learned), expected)
+
+
+def test_views_with_a_sign_are_read_with_it():
+    x, head, target, _ = inputs()
+    negative = torch.complex(torch.zeros_like(x), -x).detach().conj().imag
+    assert negative.is_neg() and torch.equal(negative, x)
+    assert torch.equal(ebb.torch.linear_log_probs(negative, head, target), ebb.torch.linear_log_probs(x, head, target))
+    assert torch.equal(ebb.torch.to_torch(ebb.torch.from_torch(negative)), x)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ import torch
 import transformers
 
 import ebb.torch
-from ebb._deferred_logits import Logits, here
+from ebb.torch._deferred import here
+from ebb.torch._deferred_logits import Logits
 
 SMALL = {
     "hidden_size": 32,
@@ -123,7 +124,7 @@ def test_a_spawned_worker_gets_a_patched_model(tmp_path):
     model = ebb.torch.patch(make())
     torch.save(model, tmp_path / "model.pt")
     program = (
-        "import sys, torch; from ebb._deferred_logits import here\n"
+        "import sys, torch; from ebb.torch._deferred import here\n"
         "model = torch.load(sys.argv[1], weights_only=False); ids = torch.arange(18).reshape(2, 9)\n"
         "model(input_ids=ids, labels=ids).loss.backward(); print(here.fused, model.lm_head.weight.grad.abs().sum().item())"
     )
@@ -205,13 +206,13 @@ def test_the_head_can_be_named():
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_what_is_rounded_is_the_callers_choice(monkeypatch, compiled):
-    given, loss = [], ebb.torch._wide_linear_cross_entropy
+    given, loss = [], ebb.torch._losses.wide_linear_cross_entropy
 
     def recorded(*args, **options):
         given.append({name for name in ("round_logits", "round_sums") if options.get(name)})
         return loss(*args, **options)
 
-    monkeypatch.setattr(ebb.torch, "_wide_linear_cross_entropy", recorded)
+    monkeypatch.setattr(ebb.torch._deferred_logits, "wide_linear_cross_entropy", recorded)
     rounding = ebb.torch.patch(make(), round_logits=True, round_sums=True)
     copied = copy.deepcopy(rounding)
     for model, expected in ((copied, {"round_logits", "round_sums"}), (ebb.torch.patch(make()), set())):
@@ -254,6 +255,43 @@ def test_hooks_that_write_in_place_are_seen():
         warnings.simplefilter("ignore")
         found = step(model)
     require_same(found, step(ebb.torch.unpatch(model)))
+
+
+@pytest.mark.parametrize("register", ["register_full_backward_hook", "register_full_backward_pre_hook"])
+def test_backward_hooks_on_the_head_see_the_gradients_of_logits(register):
+    def shapes(model):
+        found = []
+        handle = getattr(model.lm_head, register)(lambda module, *grads: found.append([g.shape for part in grads for g in part]))
+        result = step(model)
+        handle.remove()
+        return found, result
+
+    model = make()
+    seen, expected = shapes(model)
+    ebb.torch.patch(model)
+    with pytest.warns(UserWarning, match="computed its loss from all its logits"):
+        found, result = shapes(model)
+    assert seen and found == seen
+    require_same(result, expected)
+    require_fused(model, expected)
+
+
+def test_models_as_functions_are_differentiated_by_torch_func():
+    model = make()
+    model.set_attn_implementation("eager")
+
+    def gradients(model):
+        def loss(parameters, ids):
+            given = {"input_ids": ids[None], "labels": ids[None], "use_cache": False}
+            return torch.func.functional_call(model, parameters, kwargs=given).loss
+
+        parameters = dict(model.named_parameters())
+        return torch.func.grad(loss)(parameters, tokens()[0]), torch.func.vmap(torch.func.grad(loss), (None, 0))(parameters, tokens())
+
+    expected = gradients(model)
+    for ours, theirs in zip(gradients(ebb.torch.patch(model)), expected):
+        for name, gradient in theirs.items():
+            torch.testing.assert_close(ours[name], gradient, rtol=1e-4, atol=1e-6)
 
 
 def test_a_models_own_loss_function_is_used():

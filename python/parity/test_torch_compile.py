@@ -95,7 +95,7 @@ def test_the_factor_of_a_loss_is_not_rounded(counter, loss):
     def third(x, head):
         if loss == "formula":
             return ebb.torch.linear_loss(x, head, target, lambda log_probs: -log_probs) / 3
-        return ebb.torch._wide_linear_cross_entropy(x, head, target) / 3
+        return ebb.torch._losses.wide_linear_cross_entropy(x, head, target) / 3
 
     def gradients(f):
         inputs = [t.clone().requires_grad_() for t in (x, head)]
@@ -155,6 +155,39 @@ def test_distributed_tensors_are_refused_in_one_sentence(tmp_path):
         torch.distributed.destroy_process_group()
 
 
+def test_make_fx_keeps_the_operations():
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    head, target = torch.randn(11, 6), torch.randint(0, 11, (9,))
+    for function in (
+        lambda x: ebb.torch.cross_entropy(x, target[:9] % 6),
+        lambda x: ebb.torch.linear_cross_entropy(x, head, target),
+        lambda x: ebb.torch.linear_log_probs(x, head, target, outputs="entropy"),
+        lambda x: ebb.torch.linear_loss(x, head, target, lambda p: -p),
+    ):
+        graph = make_fx(function)(torch.randn(9, 6))
+        x = torch.randn(9, 6)
+        torch.testing.assert_close(graph(x), function(x))
+
+
+def test_tensors_with_and_without_values_are_refused():
+    x, head, target = torch.randn(9, 6), torch.randn(11, 6, device="meta"), torch.zeros(9, dtype=torch.int64)
+    for call in (ebb.torch.linear_cross_entropy, ebb.torch.linear_log_probs):
+        with pytest.raises(ValueError, match=f"{call.__name__}: some of the tensors are on meta and have no values, others are on cpu"):
+            call(x, head, target)
+    with pytest.raises(ValueError, match="cross_entropy: some of the tensors are on meta"):
+        ebb.torch.cross_entropy(x, target.to("meta"))
+
+
+def test_dtypes_that_there_are_not_are_refused_by_name():
+    x, target = torch.randn(4, 7), torch.zeros(4, dtype=torch.int64)
+    for given, dtype in ((x.to(torch.complex64), "complex64"), (x.to(torch.float8_e4m3fn), "float8_e4m3fn")):
+        with pytest.raises(TypeError, match=rf"cross_entropy: tensors of torch\.{dtype} are not supported; convert them first"):
+            ebb.torch.cross_entropy(given, target)
+    with pytest.raises(TypeError, match=r"cross_entropy: tensors of torch\.int16"):
+        ebb.torch.cross_entropy(x, target.to(torch.int16))
+
+
 # ---- patched models
 
 
@@ -168,30 +201,6 @@ def test_a_patched_model_compiles_in_one_graph_for_any_length(counter):
         loss, gradients = step(compiled, tokens(3, length))
         require_same((loss, {name.removeprefix("_orig_mod."): g for name, g in gradients.items()}), expected)
     assert counter.frame_count <= 2
-
-
-# transformers cannot look at positions that it compiles, and makes a mask of tokens times tokens for sequences side by side.
-@pytest.mark.skipif(torch.__version__ < (2, 15), reason="PyTorch 2.11 does not compile LoRA models with it")
-def test_compiled_attention_is_causal_unless_there_are_positions():
-    import transformers.masking_utils as masks
-    from test_patch import make, require_same, step, tokens
-
-    torch._dynamo.reset()
-    find, graphs = masks.find_packed_sequence_indices, []
-
-    def keep(graph, inputs):
-        graphs.append(" ".join(str(node.target) for node in graph.graph.nodes))
-        return graph.forward
-
-    model = ebb.torch.patch(make(use_cache=False))  # with a cache it does not look
-    compiled = torch.compile(model, backend=keep, fullgraph=True)
-    packed = torch.cat([torch.arange(9), torch.arange(8)]).repeat(3, 1)
-    for given, has_mask in (({}, False), ({"position_ids": packed}, True), ({"attention_mask": torch.ones(3, 17)}, False)):
-        expected = step(model, **given)
-        loss, gradients = step(compiled, **given)
-        require_same((loss, {name.removeprefix("_orig_mod."): g for name, g in gradients.items()}), expected)
-        assert ("cumsum" in graphs[-1]) == has_mask
-    assert masks.find_packed_sequence_indices is find
 
 
 if __name__ == "__main__":

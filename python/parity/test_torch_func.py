@@ -247,5 +247,52 @@ def test_linear_log_probs_differentiated_three_times():
         jacfwd(jacfwd(jacrev(f)))(x)
 
 
+# ---- without torch.func: autograd's own second derivatives and dual numbers
+
+
+def eager_calls():
+    head = numbers(C, 3, seed=9)
+    target = CLASSES[0]
+
+    def log_softmax(x):
+        return (x @ head.T).log_softmax(-1)
+
+    def picked(x):
+        return log_softmax(x).gather(-1, target[:, None])[:, 0]
+
+    def entropy(x):
+        return -(log_softmax(x).exp() * log_softmax(x)).sum(-1)
+
+    return {
+        "linear_cross_entropy": (lambda x: ebb.torch.linear_cross_entropy(x, head, target), lambda x: -picked(x).mean()),
+        "linear_log_probs": (lambda x: ebb.torch.linear_log_probs(x, head, target), picked),
+        "entropy": (lambda x: ebb.torch.linear_log_probs(x, head, target, outputs="entropy"), entropy),
+        "linear_loss": (lambda x: ebb.torch.linear_loss(x, head, target, lambda p: p * p), lambda x: picked(x).square().mean()),
+        "mse_loss": (lambda x: ebb.torch.mse_loss(x, 0 * x.detach(), reduction="none"), lambda x: x * x),
+    }
+
+
+@pytest.mark.parametrize("name", eager_calls())
+def test_gradients_of_gradients_and_dual_numbers_in_eager_mode(name):
+    ours, theirs = eager_calls()[name]
+    direction = numbers(N, 3, seed=5)
+
+    def penalty(function):
+        x = numbers(N, 3).requires_grad_()
+        y = function(x).square().sum()
+        (first,) = torch.autograd.grad(y, x, create_graph=True)
+        (second,) = torch.autograd.grad(y + 3 * first.square().sum(), x, retain_graph=True)
+        (again,) = torch.autograd.grad(y, x)
+        return first, second, again
+
+    def tangent(function):
+        with torch.autograd.forward_ad.dual_level():
+            y = function(torch.autograd.forward_ad.make_dual(numbers(N, 3), direction))
+            return torch.autograd.forward_ad.unpack_dual(y).tangent
+
+    same(penalty(ours), penalty(theirs))
+    same(tangent(ours), tangent(theirs))
+
+
 if __name__ == "__main__":
     sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))

@@ -55,6 +55,6 @@ def test_a_typed_program_passes_strictly_and_a_wrong_one_does_not(tmp_path, fold
 
 
 def test_the_stubs_themselves_have_no_errors(folder):
-    stubs = sorted(str(path) for path in (folder / "ebb").rglob("*.pyi") if path.name != "torch.pyi")
+    stubs = sorted(str(path) for path in (folder / "ebb").rglob("*.pyi") if path.parent.name != "torch")
     result = mypy(*stubs, folder=folder)
     assert len(stubs) > 8 and result.returncode == 0, result.stdout + result.stderr

@@ -287,9 +287,9 @@ def main():
     (folder / "ebb" / "compat" / "__init__.pyi").write_text(names, encoding="utf-8")
     for part in (folder / "ebb" / "_core").glob("*.pyi"):
         own_names_alone(part)
-    for module, stub in (("losses", loss_stub), ("torch", torch_stub)):
+    for module, file, stub in (("losses", "losses.pyi", loss_stub), ("torch", "torch/__init__.pyi", torch_stub)):
         text = HEAD[module] + "\n" + "\n".join(stub(entry) for entry in ebb.losses.registry)
-        (folder / "ebb" / f"{module}.pyi").write_text(text, encoding="utf-8")
+        (folder / "ebb" / file).write_text(text, encoding="utf-8")
     text = HEAD["_optimizers"] + "\n" + "\n".join(optimizer_stub(entry) for entry in ebb.optim.optimizer_registry)
     (folder / "ebb" / "_optimizers.pyi").write_text(text, encoding="utf-8")
 

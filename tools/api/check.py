@@ -114,7 +114,7 @@ def of_package():
                 classes.add(value)
                 found.update(f"python {module.__name__}.{name}.{member}" for member in vars(value) if not member.startswith("_"))
     # Importing ebb.torch imports PyTorch; its stub has the same names.
-    for node in ast.parse((Path(ebb.__file__).parent / "torch.pyi").read_text()).body:
+    for node in ast.parse((Path(ebb.__file__).parent / "torch" / "__init__.pyi").read_text()).body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
             found.add(f"python ebb.torch.{node.name}")
     return found

@@ -57,14 +57,14 @@ def lines_of(name, signatures, text):
 
 def torch_entries():
     """ebb.torch, from its stub and its sources: importing it takes PyTorch, which making the site does not need."""
-    folder = Path(ebb.__file__).parent
+    folder = Path(ebb.__file__).parent / "torch"
     said = {}
-    for file in ("torch.py", "_huggingface.py", "_trl.py", "_torch_log_probs.py"):
+    for file in ("_exchange.py", "_losses.py", "_loss_modules.py", "_causal_lm_loss.py", "_huggingface.py", "_trl.py", "_log_probs.py", "_linear_loss.py"):
         for node in ast.walk(ast.parse((folder / file).read_text(encoding="utf-8"))):
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and (text := ast.get_docstring(node)):
                 said.setdefault(node.name, text)
     modules = []
-    for node in ast.parse((folder / "torch.pyi").read_text(encoding="utf-8")).body:
+    for node in ast.parse((folder / "__init__.pyi").read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ClassDef) and node.name not in said:
             modules.append(node.name)
         elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import torch
 
-from ._deferred_logits import Deferred
+from ._deferred import Deferred
+from ._losses import wide_cross_entropy
 
 LAYERS = ("ForCausalLMLoss", "LMHead")
 
@@ -18,8 +19,6 @@ def causal_lm_loss(logits, labels, vocab_size, num_items_in_batch=None, ignore_i
 
         model.loss_function = ebb.torch.causal_lm_loss
     """
-    from . import torch as losses
-
     if shift_labels is None:
         shift_labels = torch.nn.functional.pad(labels, (0, 1), value=ignore_index)[..., 1:]
     target = shift_labels.reshape(-1).to(logits.device)
@@ -27,7 +26,7 @@ def causal_lm_loss(logits, labels, vocab_size, num_items_in_batch=None, ignore_i
     if isinstance(rows, Deferred):
         loss = torch.nn.functional.cross_entropy(rows.float(), target, ignore_index=ignore_index, reduction=reduction)
     else:
-        loss = losses._wide_cross_entropy(rows, target, ignore_index=ignore_index, reduction=reduction)
+        loss = wide_cross_entropy(rows, target, ignore_index=ignore_index, reduction=reduction)
     if num_items_in_batch is None:
         return loss
     return loss / (num_items_in_batch.to(loss.device) if torch.is_tensor(num_items_in_batch) else num_items_in_batch)

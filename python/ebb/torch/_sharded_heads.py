@@ -10,7 +10,8 @@ import contextlib
 
 import torch
 
-from ._deferred_logits import here, linear_of
+from ._deferred import here
+from ._deferred_logits import linear_of
 
 
 def is_partitioned(weight):

@@ -5,99 +5,19 @@ The product of hidden states and an LM head stays a pair of tensors while it is 
 indexed by rows, or while another such product (a LoRA adapter's) is added to it; its cross-entropy is
 linear_cross_entropy. Any other use computes what the model's own code would have computed, from the head's product on, so
 that programs that look at logits get them.
-
-Plain objects with __torch_function__ rather than a subclass of torch.Tensor: torch.compile traces through them.
 """
-
-import threading
-from typing import Any, NamedTuple
 
 import torch
 from torch.nn import functional as F
 
-# .active: heads defer their products; .rounds: options by which their losses round; .sharded: their layers that need care; .fused:
-# how many losses were computed without logits
-here = threading.local()
+from ._deferred import Deferred, Product, count_fused, here, values, with_weights
+from ._deferred_log_probs import log_softmax
+from ._exchange import PLAIN, autocast_dtype, is_in_parts
+from ._losses import wide_linear_cross_entropy
 
 LINEAR = torch._C._nn.linear  # F.linear, unless somebody replaced that (DeepSpeed's ZeRO-3 does)
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
 _LOSSLESS = (torch.float32, torch.float16, torch.bfloat16)
-
-
-def _values(x):
-    """Arguments of a function with tensors in place of what is deferred."""
-    if isinstance(x, Deferred):
-        return x.value()
-    if isinstance(x, (list, tuple)) and not hasattr(x, "_fields"):
-        return type(x)([_values(part) for part in x])
-    if isinstance(x, dict):
-        return {key: _values(part) for key, part in x.items()}
-    return x
-
-
-def _is_in_place(name):
-    return name.endswith("_") and not name.endswith("__")
-
-
-class Deferred:
-    """A tensor that need not have been computed; value() is it."""
-
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if func is LINEAR:
-            return _linear(*args, **kwargs)
-        if func is F.cross_entropy:
-            return _cross_entropy(*args, **kwargs)
-        first = args[0] if args else None
-        if func is F.dropout and isinstance(first, HiddenStates):
-            return HiddenStates(F.dropout(first.tensor, *args[1:], **kwargs))
-        if func in (F.log_softmax, torch.log_softmax) and isinstance(first, Logits):
-            return first.log_softmax(*args[1:], **kwargs)
-        if func is torch.tanh and isinstance(first, Logits):
-            return first.tanh()
-        if _is_in_place(getattr(func, "__name__", "")) and isinstance(first, Logits):
-            first.root.written = True
-        return func(*_values(args), **_values(kwargs))
-
-    def __getattr__(self, name):
-        if name.startswith("__"):  # protocols that a tensor's answer would mislead: pickling, copying, arrays by address
-            raise AttributeError(name)
-        if _is_in_place(name) and isinstance(self, Logits):
-            self.root.written = True
-        found = getattr(self.value(), name)
-        return (lambda *args, **kwargs: found(*_values(args), **_values(kwargs))) if callable(found) else found
-
-    def __setitem__(self, index, value):
-        if isinstance(self, Logits):
-            self.root.written = True
-        self.value()[_values(index)] = _values(value)
-
-    def __array__(self, *args, **kwargs):
-        return self.value().__array__(*args, **kwargs)
-
-    def __len__(self):
-        return self.shape[0]
-
-    __hash__ = object.__hash__
-
-
-def _operator(name):
-    def apply(self, *args):
-        return getattr(self.value(), name)(*_values(args))
-
-    apply.__name__ = name
-    return apply
-
-
-_TWO_SIDED = "add sub mul truediv floordiv mod pow matmul and or xor"
-for _name in (
-    "eq ne lt le gt ge neg pos abs invert bool int float index contains iter getitem".split()
-    + _TWO_SIDED.split()
-    + ["r" + name for name in _TWO_SIDED.split()]
-):
-    setattr(Deferred, f"__{_name}__", _operator(f"__{_name}__"))
 
 
 class HiddenStates(Deferred):
@@ -108,6 +28,11 @@ class HiddenStates(Deferred):
 
     def value(self):
         return self.tensor
+
+    def handler(self, function):
+        if function is LINEAR:
+            return _linear
+        return _dropout if function is F.dropout else None
 
     @property
     def shape(self):
@@ -121,56 +46,63 @@ class HiddenStates(Deferred):
         return HiddenStates(self.tensor.to(*args, **kwargs))
 
 
-class Product(NamedTuple):
-    """factor·x·weightᵀ; owner is the layer that makes the weight available (_sharded_heads.py)."""
-
-    x: torch.Tensor
-    weight: torch.Tensor
-    factor: float = 1.0
-    owner: Any = None
-
-    @property
-    def classes(self):
-        return self.weight.shape[0] if self.owner is None else self.owner.classes
-
-
-def _with_weights(products, compute, done=()):
-    """compute(products) while all their weights are there."""
-    if not products:
-        return compute(done)
-    first, rest = products[0], products[1:]
-    if first.owner is None:
-        return _with_weights(rest, compute, (*done, first))
-    return first.owner.around(first.x, lambda x, w: _with_weights(rest, compute, (*done, first._replace(x=x, weight=w))))
-
-
 class Logits(Deferred):
     """cap·tanh(Σ factor·x·weightᵀ + Σ factor·bias), or the sums alone where there is no cap.
 
     products are those of the sum, biases pairs (bias, factor). `made` says how the model's code makes it: a method of the
-    logits that it comes from, with arguments; the first ones come from F.linear.
+    logits that it comes from, with arguments; the first ones (made is None) come from F.linear.
+
+    What would have been computed when they were made does not depend on when somebody looks: whether there are gradients, and
+    autocast's dtype, are those of then.
     """
 
-    def __init__(self, products, biases, cap, dtype, root, made):
+    def __init__(self, products, biases, cap, dtype, made=None, autocast=None):
         self.products, self.biases, self.cap, self.dtype = products, biases, cap, dtype
-        self.root = self if root is None else root
-        self.made = made
+        self.made, self.autocast = made, autocast
+        self.with_gradients = torch.is_grad_enabled() and (made is None or made[0].with_gradients)
         self.written = False  # in place, which the factors do not know of
         self._value = None
 
+    @property
+    def root(self):
+        """The logits of F.linear that these come from. No attribute: one of itself would keep the hidden states of a step alive."""
+        return self if self.made is None else self.made[0].root
+
+    def handler(self, function):
+        if function is LINEAR:
+            return _linear
+        if function is F.cross_entropy:
+            return _cross_entropy
+        if function in (F.log_softmax, torch.log_softmax):
+            return log_softmax
+        return Logits.tanh if function is torch.tanh else None
+
+    def loss(self, name, target, *others, softcap=0.0, **options):
+        weight, token_weight = (*others, None, None)[:2]
+        capped_twice = softcap and self.cap is not None
+        if name != "cross_entropy" or capped_twice or isinstance(token_weight, Deferred) or not _is_fused(self, target, weight):
+            return None
+        return _fused_cross_entropy(self, target, weight, token_weight, {"softcap": softcap, **options})
+
+    def mark_written(self):
+        self.root.written = True
+
     def value(self):
         if self._value is None:
-            if self.root is self:
-                product, bias = self.products[0], self.biases[0][0] if self.biases else None
-                if product.owner is not None:
-                    self._value = product.owner.product(product.x)
-                else:
-                    _require_present(product.weight)
-                    self._value = F.linear(product.x, product.weight, bias)
-            else:
-                source, name, args, kwargs = self.made
-                self._value = getattr(source.value(), name)(*_values(args), **kwargs)
+            with torch.set_grad_enabled(self.with_gradients):
+                self._value = self._computed()
         return self._value
+
+    def _computed(self):
+        if self.made is not None:
+            source, name, args, kwargs = self.made
+            return getattr(source.value(), name)(*values(args), **kwargs)
+        product, bias = self.products[0], self.biases[0][0] if self.biases else None
+        with torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None):
+            if product.owner is not None:
+                return product.owner.product(product.x)
+            _require_present(product.weight)
+            return F.linear(product.x, product.weight, bias)
 
     def _then(self, name, *args, products=None, biases=None, cap=None, dtype=None, **kwargs):
         return Logits(
@@ -178,7 +110,6 @@ class Logits(Deferred):
             self.biases if biases is None else biases,
             self.cap if cap is None else cap,
             self.dtype if dtype is None else dtype,
-            self.root,
             (self, name, args, kwargs),
         )
 
@@ -205,7 +136,7 @@ class Logits(Deferred):
 
     @property
     def requires_grad(self):
-        return torch.is_grad_enabled() and any(p.x.requires_grad or p.weight.requires_grad for p in self.products)
+        return self.with_gradients and any(p.x.requires_grad or p.weight.requires_grad for p in self.products)
 
     def dim(self):
         return self.ndim
@@ -232,7 +163,7 @@ class Logits(Deferred):
             elif not isinstance(x, (bool, torch.device)) or (isinstance(x, torch.device) and x != self.device):
                 known = False
         if not known or not set(kwargs) <= {"dtype", "non_blocking", "copy"}:
-            return self.value().to(*_values(args), **kwargs)
+            return self.value().to(*values(args), **kwargs)
         return self._cast("to", args, kwargs, self.dtype if dtype is None else dtype)
 
     def _cast(self, name, args, kwargs, dtype):
@@ -287,15 +218,13 @@ class Logits(Deferred):
                 biases=tuple((b[:count], f) for b, f in self.biases),
             )
         if leading is None:
-            return self.value()[_values(index)]
+            return self.value()[values(index)]
         return self._rows(lambda x: x[leading], "__getitem__", index)
 
     def tanh(self):
         return self._then("tanh", cap=1.0) if self.cap is None else self.value().tanh()
 
     def log_softmax(self, dim=None, *args, **kwargs):
-        from ._deferred_log_probs import log_softmax
-
         return log_softmax(self, dim, *args, **kwargs)
 
     def _scaled(self, name, other, factor):
@@ -309,21 +238,21 @@ class Logits(Deferred):
         )
 
     def __mul__(self, other):
-        return self._scaled("__mul__", other, other) if _is_number(other) else self.value() * _values(other)
+        return self._scaled("__mul__", other, other) if _is_number(other) else self.value() * values(other)
 
     __rmul__ = mul = __mul__
 
     def __truediv__(self, other):
-        return self._scaled("__truediv__", other, 1 / other) if _is_number(other) else self.value() / _values(other)
+        return self._scaled("__truediv__", other, 1 / other) if _is_number(other) else self.value() / values(other)
 
     div = __truediv__
 
     def _is_local(self):
-        return all(p.owner is None and type(p.weight) in _PLAIN for p in self.products)
+        return all(p.owner is None and type(p.weight) in PLAIN for p in self.products)
 
     def _is_bias(self, other):
         """One number for each class, as BART adds them?"""
-        fits = type(other) in _PLAIN and other.is_floating_point() and 0 < other.ndim <= self.ndim
+        fits = type(other) in PLAIN and other.is_floating_point() and 0 < other.ndim <= self.ndim
         return fits and other.shape[-1] == other.numel() == self.shape[-1] and self.cap is None and self._is_local()
 
     def __add__(self, other):
@@ -331,8 +260,8 @@ class Logits(Deferred):
             biases = (*self.biases, (other.reshape(-1), 1.0))
             return self._then("__add__", other, biases=biases, dtype=torch.promote_types(self.dtype, other.dtype))
         alike = isinstance(other, Logits) and other.shape == self.shape and self.cap is None and other.cap is None
-        if not alike or other.written or self.root.written:
-            return self.value() + _values(other)
+        if not alike or other.root.written or self.root.written or other.with_gradients != self.with_gradients:
+            return self.value() + values(other)
         return self._then(
             "__add__",
             other,
@@ -343,7 +272,7 @@ class Logits(Deferred):
 
     def has_operands(self):
         """Are these logits linear_cross_entropy's?"""
-        plain, parts = ([test(p.weight) for p in self.products] for test in (lambda w: type(w) in _PLAIN, _is_in_parts))
+        plain, parts = ([test(p.weight) for p in self.products] for test in (lambda w: type(w) in PLAIN, is_in_parts))
         return (all(plain) or all(parts)) and not self.root.written and (self.cap is None or self.cap > 0)
 
     def operands(self, products):
@@ -405,10 +334,6 @@ def _is_whole(part):
     return isinstance(part, slice) and part.start is None and part.stop is None and part.step is None
 
 
-def _is_in_parts(x):
-    return type(x).__name__ == "DTensor"
-
-
 def _of_logits(weight):
     """Where the logits of a head in parts are."""
     from torch.distributed.tensor import Shard
@@ -417,13 +342,19 @@ def _of_logits(weight):
 
 
 def _require_present(weight):
-    if _is_in_parts(weight):
+    if is_in_parts(weight):
         return
-    if not torch.compiler.is_compiling() and weight.numel() and weight.untyped_storage().nbytes() == 0:
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return
+    if weight.numel() and weight.untyped_storage().nbytes() == 0:
         raise RuntimeError(
             "patch: the weight of the head was freed before the loss was computed, as FSDP does with groups of modules; shard the "
             "head by itself, together with the model, or with reshard_after_forward=False"
         )
+
+
+def _dropout(states, *args, **kwargs):
+    return HiddenStates(F.dropout(states.tensor, *args, **kwargs))
 
 
 def linear_of(owner, input):
@@ -435,11 +366,11 @@ def _linear(input, weight, bias=None, owner=None):
     if isinstance(input, Logits):  # the second half of an adapter
         input = HiddenStates(input.value())
     x = input.tensor if isinstance(input, HiddenStates) else input
-    weight, bias = _values(weight), _values(bias)
-    alike = (type(x) in _PLAIN and type(weight) in _PLAIN) or (_is_in_parts(x) and _is_in_parts(weight))
-    kind = x.device.type
-    if torch.is_autocast_enabled(kind):
-        dtype = torch.get_autocast_dtype(kind)
+    weight, bias = values(weight), values(bias)
+    alike = (type(x) in PLAIN and type(weight) in PLAIN) or (is_in_parts(x) and is_in_parts(weight))
+    autocast = autocast_dtype(x)
+    if autocast is not None:
+        dtype = autocast
     elif owner is not None:
         dtype = owner.product_dtype(x)
     else:
@@ -448,36 +379,34 @@ def _linear(input, weight, bias=None, owner=None):
     if not fits or not x.is_floating_point() or dtype is None:
         return F.linear(x, weight, bias) if owner is None else owner.product(x)
     biases = () if bias is None else ((bias, 1.0),)
-    return Logits((Product(x, weight, owner=owner),), biases, None, dtype, None, None)
+    return Logits((Product(x, weight, owner=owner),), biases, None, dtype, autocast=autocast)
 
 
 def _cross_entropy(
     input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0
 ):
-    fits = isinstance(input, Logits) and input.ndim == 2 and size_average is None and reduce is None
-    fits = fits and not isinstance(target, Deferred) and not isinstance(weight, Deferred) and input.has_operands()
-    if not fits or (weight is not None and weight.requires_grad):
+    if not _is_fused(input, target, weight) or size_average is not None or reduce is not None:
         return F.cross_entropy(
-            _values(input), _values(target), _values(weight), size_average, ignore_index, reduce, reduction, label_smoothing
+            values(input), values(target), values(weight), size_average, ignore_index, reduce, reduction, label_smoothing
         )
-    from . import torch as losses
+    options = dict(ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing)
+    return _fused_cross_entropy(input, target, weight, None, options)
 
+
+def _is_fused(input, target, weight):
+    """Is it linear_cross_entropy's, with gradients for all that may have one?"""
+    deferred = isinstance(input, Logits) and not isinstance(target, Deferred) and not isinstance(weight, Deferred)
+    return deferred and input.ndim == 2 and input.has_operands() and (weight is None or not weight.requires_grad)
+
+
+def _fused_cross_entropy(input, target, weight, token_weight, options):
     def compute(products):
         x, head, bias, softcap = input.operands(products)
-        return losses._wide_linear_cross_entropy(
-            x,
-            head,
-            target,
-            bias,
-            weight,
-            softcap=softcap,
-            ignore_index=ignore_index,
-            reduction=reduction,
-            label_smoothing=label_smoothing,
-            **dict.fromkeys(getattr(here, "rounds", ()), True),
-        )
+        more = dict.fromkeys(getattr(here, "rounds", ()), True) | ({"softcap": softcap} if softcap else {})
+        return wide_linear_cross_entropy(x, head, target, bias, weight, token_weight, **(options | more))
 
-    if not torch.compiler.is_compiling():
-        here.fused = getattr(here, "fused", 0) + 1
-    loss = _with_weights(input.products, compute)
-    return loss if loss.dtype == input.dtype else loss.to(input.dtype)
+    count_fused()
+    with torch.set_grad_enabled(torch.is_grad_enabled() and input.with_gradients):
+        loss = with_weights(input.products, compute)
+    # Autocast computes losses of halves in f32.
+    return loss if loss.dtype == input.dtype or autocast_dtype(input) is not None else loss.to(input.dtype)

@@ -10,7 +10,7 @@ import functools
 
 import torch
 
-from . import _core
+from .. import _core
 
 _HERE = contextlib.nullcontext()
 _blocks = {}  # tensors of bytes that Ebb uses, by address

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """LM heads in parts: every rank of a process group has some of the classes (a DTensor with Shard(0)), and none all logits.
 
-Each rank computes the statistics of its own classes by linear_log_probs. What the distribution over all classes is follows from a
+Each rank computes the statistics of its own classes as without the others. What the distribution over all classes is follows from a
 few numbers per token: one all-reduce of their maximum, one of their sums. The gradient of these is every rank's own affair;
 that of the hidden states is a sum over ranks, which DTensor makes (as a reduce-scatter where they are in parts, too).
 """
@@ -9,6 +9,8 @@ that of the hidden states is a sum over ranks, which DTensor makes (as a reduce-
 import torch
 from torch.distributed import _functional_collectives as collectives
 from torch.distributed.tensor import DTensor, Partial, Replicate
+
+from ._token_statistics import of_tensors
 
 
 class _Sum(torch.autograd.Function):
@@ -75,12 +77,12 @@ class Parts:
         return collectives.wait_tensor(collectives.all_reduce(x.detach(), "max", self.group))
 
 
-def statistics(name, linear_log_probs, x, head, target, bias, ignore_index, outputs, **options):
+def statistics(name, x, head, target, *, bias, ignore_index, outputs, **options):
     """linear_log_probs of DTensors: a tuple of ordinary tensors, the same on all ranks that share the rows."""
     parts = Parts(name, x, head, target, bias)
     x, head, target, bias = parts.x, parts.head, parts.target, parts.bias
     if parts.group is None:
-        return linear_log_probs(x, head, target, bias=bias, ignore_index=ignore_index, outputs=outputs, **options)
+        return of_tensors(x, head, target, bias=bias, ignore_index=ignore_index, outputs=outputs, **options)
     if "argmax" in outputs:
         raise ValueError(f"{name}: argmax is not available where the head is in parts; leave it out of outputs")
     kept = target != ignore_index
@@ -89,7 +91,7 @@ def statistics(name, linear_log_probs, x, head, target, bias, ignore_index, outp
     mine = torch.where(here, target - parts.begin, torch.where(kept, 0, -100))
     asked = ["log_probs", "logsumexp", *(o for o in outputs if o not in ("log_probs", "logsumexp"))]
     if head.shape[0]:
-        found = dict(zip(asked, linear_log_probs(x, head, mine, bias=bias, outputs=asked, **options)))
+        found = dict(zip(asked, of_tensors(x, head, mine, bias=bias, outputs=asked, **options)))
     else:  # more ranks than classes: zeros that depend on everything
         empty = head.sum() if bias is None else head.sum() + bias.sum()
         nothing = 0 * x.sum(-1, dtype=torch.float64 if x.dtype == torch.float64 else torch.float32) + empty
@@ -134,7 +136,7 @@ def _require_classes(name, target, kept, classes):
     raise IndexError(f"{name}: target{at} = {target[tuple(at)].item()} is outside [0, {classes})")
 
 
-def cross_entropy(linear_log_probs, x, head, target, bias, weight, token_weight, options):
+def cross_entropy(x, head, target, bias, weight, token_weight, options):
     """linear_cross_entropy of DTensors, in f32 (f64 for f64): an ordinary tensor, the same on all ranks that share the rows."""
     name = "linear_cross_entropy"
     smoothing, z_loss, ignore_index = options["label_smoothing"], options["z_loss"], int(options["ignore_index"])
@@ -143,8 +145,8 @@ def cross_entropy(linear_log_probs, x, head, target, bias, weight, token_weight,
     if weight is not None and smoothing:
         raise ValueError(f"{name}: class weights together with label_smoothing need a head that is not in parts")
     outputs = ["log_probs", "logsumexp"] + (["mean_logits"] if smoothing else [])
-    head_options = {"softcap": options["softcap"], "chunk": int(options["chunk"])}
-    found = statistics(name, linear_log_probs, x, head, target, bias, ignore_index, outputs, **head_options)
+    head_options = {"softcap": options["softcap"], "chunk": int(options["chunk"]), "ignore_index": ignore_index}
+    found = statistics(name, x, head, target, bias=bias, outputs=outputs, **head_options)
     log_probs, l = found[:2]
     if isinstance(target, DTensor):
         target = Parts(name, x, head, target, bias).target

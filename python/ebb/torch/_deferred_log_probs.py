@@ -8,10 +8,13 @@ linear_log_probs gives: both from one pass over the logits, which are not held. 
 import torch
 from torch.nn import functional as F
 
-from ._deferred_logits import Deferred, _values, _with_weights, here
+from ._deferred import Deferred, count_fused, values, with_weights
+from ._log_probs import linear_log_probs
 
 
 def log_softmax(logits, dim=None, _stacklevel=3, dtype=None):
+    if isinstance(_stacklevel, torch.dtype):  # torch.log_softmax and Tensor.log_softmax have their dtype there
+        _stacklevel, dtype = 3, _stacklevel
     last = dim is not None and dim in (-1, logits.ndim - 1)
     if not last or dtype not in (None, torch.float32) or not logits.has_operands():
         return F.log_softmax(logits.value(), dim, _stacklevel, dtype)
@@ -24,12 +27,14 @@ class LogProbs(Deferred):
     def __init__(self, logits, sign, cast):
         self.logits, self.sign, self.cast = logits, sign, cast
         self.dtype = logits.dtype if cast is None else cast
+        self.with_gradients = torch.is_grad_enabled() and logits.with_gradients
         self._value = self._sums = None
 
     def value(self):
         if self._value is None:
-            found = F.log_softmax(self.logits.value(), -1, dtype=self.cast)
-            self._value = found if self.sign == 1 else -found
+            with torch.set_grad_enabled(self.with_gradients):
+                found = F.log_softmax(self.logits.value(), -1, dtype=self.cast)
+                self._value = found if self.sign == 1 else -found
         return self._value
 
     def __repr__(self):
@@ -49,7 +54,7 @@ class LogProbs(Deferred):
 
     @property
     def requires_grad(self):
-        return self.logits.requires_grad
+        return self.with_gradients and self.logits.requires_grad
 
     def dim(self):
         return self.ndim
@@ -67,7 +72,7 @@ class LogProbs(Deferred):
 
     def gather(self, dim, index):
         if self._value is not None or not self._is_last(dim) or index.shape != (*self.shape[:-1], 1):
-            return self.value().gather(dim, _values(index))
+            return self.value().gather(dim, values(index))
         return self._picked(index.squeeze(-1)).unsqueeze(-1)
 
     def sum(self, dim=None, keepdim=False, dtype=None):
@@ -80,16 +85,15 @@ class LogProbs(Deferred):
 
     def _picked(self, classes):
         """sign·log p of a class in each row; the sums over all classes, Σ z − V·log Σ e^z, are found with it."""
-        from . import torch as losses
 
         def compute(products):
             x, head, bias, softcap = self.logits.operands(products)
             names = ("log_probs", "mean_logits", "logsumexp")
             # Every class counts, -100 among those that are none.
-            return losses.linear_log_probs(x, head, classes, bias=bias, softcap=softcap, outputs=names, ignore_index=-(1 << 62))
+            return linear_log_probs(x, head, classes, bias=bias, softcap=softcap, outputs=names, ignore_index=-(1 << 62))
 
-        if not torch.compiler.is_compiling():
-            here.fused = getattr(here, "fused", 0) + 1
-        log_probs, mean, logsumexp = _with_weights(self.logits.products, compute)
-        self._sums = (self.sign * self.shape[-1]) * (mean - logsumexp)
-        return self.sign * log_probs
+        count_fused()
+        with torch.set_grad_enabled(self.with_gradients):  # of the sums, which are kept
+            log_probs, mean, logsumexp = with_weights(self.logits.products, compute)
+            self._sums = (self.sign * self.shape[-1]) * (mean - logsumexp)
+            return self.sign * log_probs

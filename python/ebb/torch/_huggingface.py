@@ -10,12 +10,13 @@ is looked up in every call; copies, replaced heads and adapters follow from that
 import contextlib
 import functools
 import inspect
-import sys
 import warnings
 
 import torch
 
-from ._deferred_logits import LINEAR, Deferred, HiddenStates, here
+from . import _causal_calls
+from ._deferred import Deferred, here
+from ._deferred_logits import LINEAR, HiddenStates
 from ._sharded_heads import deferring, is_partitioned, parameter_of
 
 
@@ -26,6 +27,8 @@ def _defer(module, args):
     torch.nn.functional.linear does.
     """
     if not getattr(here, "active", False) or not args or not isinstance(args[0], torch.Tensor):
+        return None
+    if module._backward_hooks or module._backward_pre_hooks:  # which see the gradients of logits
         return None
     linear = _linear_of(module)
     known = any(layer is linear for layer in getattr(here, "sharded", ()))
@@ -135,33 +138,19 @@ def _computes_loss_itself(kwargs):
     return kwargs.get("num_items_in_batch") is not None and not torch.compiler.is_compiling() and not several
 
 
-_OF_SEQUENCES = ("attention_mask", "position_ids", "past_key_values")
-
-
-def _no_packed_sequences(position_ids):
-    """In the place of transformers' find_packed_sequence_indices while a call without positions is compiled.
-
-    transformers asks the positions that it counts itself whether a row has several sequences. Eager models see that it has one,
-    and their attention is causal; compiled ones cannot look, and multiply with a mask of tokens times tokens.
-    """
-    return None
-
-
 @functools.cache
 def _patched(cls):
     """The class of patched models of this class, with the same name and signature."""
     signature = inspect.signature(cls.forward)
     names = [name for name in signature.parameters if name != "self"]
-    masks = sys.modules.get("transformers.masking_utils")
-    # PyTorch 2.11 does not compile a LoRA model around it; versions between that and 2.15 were not tried.
-    looks_for_sequences = torch.__version__ >= (2, 15) and hasattr(masks, "find_packed_sequence_indices")
+    cached = _causal_calls.cache_class()
 
-    def is_given(name, args, kwargs):
+    def argument(name, args, kwargs):
         at = names.index(name) if name in names else len(args)
-        return (args[at] if at < len(args) else kwargs.get(name)) is not None
+        return args[at] if at < len(args) else kwargs.get(name)
 
     def forward(self, *args, **kwargs):
-        has_labels = is_given("labels", args, kwargs)
+        has_labels = argument("labels", args, kwargs) is not None
         asked = has_labels or kwargs.get("shift_labels") is not None
         skip = None if "skip_logits" in names else kwargs.pop("skip_logits", None)  # Liger's, which Trainer evaluates with
         wanted = self.training or getattr(here, "always", False) if skip is None else skip
@@ -179,17 +168,16 @@ def _patched(cls):
         rounds_before = getattr(here, "rounds", ())
         here.active, here.rounds = True, vars(self).get("_ebb_rounds", ())
         gathering = contextlib.nullcontext() if compiling else deferring(head)
-        single = compiling and looks_for_sequences and not any(is_given(name, args, kwargs) for name in _OF_SEQUENCES)
-        find = masks.find_packed_sequence_indices if single else None
+        cache = _causal_calls.cache_for(self, cached, lambda name: argument(name, args, kwargs)) if compiling else None
         try:
-            if single:
-                masks.find_packed_sequence_indices = _no_packed_sequences
+            if cache is not None:
+                kwargs["past_key_values"] = cache
             with gathering:
                 output = cls.forward(self, *args, **kwargs)
         finally:
             here.active, here.rounds = before, rounds_before
-            if single:
-                masks.find_packed_sequence_indices = find
+        if cache is not None:
+            output = _causal_calls.without(output, cache)
         if asked and not compiling and here.__dict__.get("fused", 0) == fused:
             warnings.warn(
                 f"patch: {cls.__name__} computed its loss from all its logits; something between its head "
@@ -298,6 +286,9 @@ def patch(model, *, head=None, batch=None, round_logits=False, round_sums=False)
     except BaseException:
         unpatch(model)
         raise
+    if plain is not None and batch is None:
+        names = inspect.signature(type(model).forward).parameters
+        _causal_calls.learn(model, names, lambda options: _small_step(model, None, **options))
     return outer
 
 
@@ -310,7 +301,7 @@ def _path_of(model, head):
     raise ValueError(f"patch: the head, a {_class_of(head)}, is not a module of the {type(model).__name__}")
 
 
-def _small_step(model, batch):
+def _small_step(model, batch, **options):
     """The loss of a small batch; None where the model has no values, or ranks have parts of them."""
     if any(p.is_meta or is_partitioned(p) for p in model.parameters()):
         return None
@@ -322,7 +313,7 @@ def _small_step(model, batch):
     with torch.no_grad(), torch.random.fork_rng(devices), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.manual_seed(0)
-        output = model(**batch)
+        output = model(**batch, **options)
     return output[0] if isinstance(output, tuple) else output.loss
 
 
@@ -375,6 +366,7 @@ def unpatch(model):
     model.__class__ = vars(cls)["_ebb_original"]
     for name in ("_ebb_head", "_ebb_rounds"):
         vars(model).pop(name, None)
+    _causal_calls.forget(model)
     for module in model.modules():
         for key, hook in list(module._forward_pre_hooks.items()):
             if hook is _defer or hook is _leave:

@@ -9,6 +9,8 @@ import inspect
 
 import torch
 
+from ._log_probs import linear_log_probs
+
 # What TRL calls the outputs, in its order; the last is not one of ours.
 _OUTPUTS = ("log_probs", "entropy", "log_sum_sq_probs", "mean_logits", "is_top1")
 _ARGUMENTS = "hidden weight bias targets temperature chunk_size final_logit_softcapping logit_scale outputs".split()
@@ -36,13 +38,11 @@ class _ByEbb:
         if hasattr(weight, "ds_id"):
             options = (temperature, chunk_size, final_logit_softcapping, logit_scale, outputs)
             return self.original.apply(hidden, weight, bias, targets, *options)
-        from . import torch as losses
-
         asked = {"log_probs", *outputs}
         names = [name for name in _OUTPUTS[:-1] if name in asked] + (["argmax"] if "is_top1" in asked else [])
         if not torch.is_autocast_enabled(hidden.device.type):
             weight, bias = weight.to(hidden.dtype), None if bias is None else bias.to(hidden.dtype)
-        values = losses.linear_log_probs(
+        values = linear_log_probs(
             hidden,
             weight,
             targets,

@@ -3,8 +3,8 @@
 
 import torch
 
-from ebb._deferred_logits import HiddenStates
 from ebb.torch import causal_lm_loss
+from ebb.torch._deferred_logits import HiddenStates
 
 
 class ForCausalLMLoss(torch.nn.Module):

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: MIT
+"""Compiled patched models: attention is causal, without a mask, where the caller says nothing of sequences, and as the model has it
+where he does.
+
+Run by run.py with pytest, in the Python that has PyTorch and transformers.
+"""
+
+import copy
+import sys
+import threading
+
+import pytest
+import torch
+import transformers.masking_utils as masks
+from test_patch import make, require_same, step, tokens
+
+import ebb.torch
+
+# transformers itself leaves masks out of what it compiles from this version on.
+WITHOUT_MASKS = torch.__version__ >= (2, 14)
+
+
+@pytest.fixture
+def graphs():
+    torch._dynamo.reset()
+    return []
+
+
+def compiled(model, graphs, **options):
+    def keep(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    return torch.compile(model, backend=keep, **options)
+
+
+def nodes(graphs):
+    inner = [module for graph in graphs for module in graph.modules() if isinstance(module, torch.fx.GraphModule)]
+    return [node for graph in inner for node in graph.graph.nodes]
+
+
+def looks_for_sequences(graphs):
+    return any("cumsum" in str(node.target) for node in nodes(graphs))
+
+
+def masked(graphs):
+    """Of each attention: has it a mask?"""
+    attention = [node for node in nodes(graphs) if "scaled_dot_product" in str(node.target)]
+    return [node.kwargs.get("attn_mask") is not None or len(node.args) > 3 for node in attention]
+
+
+def require_same_step(model, run, **given):
+    loss, gradients = step(run, **given)
+    require_same((loss, {name.removeprefix("_orig_mod."): g for name, g in gradients.items()}), step(model, **given))
+
+
+PACKED = torch.cat([torch.arange(9), torch.arange(8)]).repeat(3, 1)
+
+
+@pytest.mark.parametrize(
+    "given, looks",
+    [({}, False), ({"return_dict": False}, False), ({"position_ids": PACKED}, True), ({"attention_mask": torch.ones(3, 17)}, False)],
+    ids=["nothing", "a tuple", "positions", "a mask"],
+)
+def test_attention_is_causal_unless_there_are_positions(given, looks, graphs):
+    model = ebb.torch.patch(make(use_cache=False))  # with a cache transformers does not look
+    run = compiled(model, graphs, fullgraph=True)
+    require_same_step(model, run, **given)
+    assert looks_for_sequences(graphs) == looks
+    if WITHOUT_MASKS and not (given and "return_dict" not in given):
+        assert masked(graphs) == [False, False]
+
+
+def test_outputs_have_no_cache(graphs):
+    model = make(use_cache=False)
+    expected = model(input_ids=tokens(), labels=tokens())
+    ebb.torch.patch(model)
+    found = compiled(model, graphs)(input_ids=tokens(), labels=tokens())
+    assert list(found) == list(expected) and found.past_key_values is None and type(found) is type(expected)
+    found = compiled(model, graphs)(input_ids=tokens(), labels=tokens(), return_dict=False)
+    assert len(found) == 2
+    kept = compiled(model, graphs)(input_ids=tokens(), labels=tokens(), use_cache=True).past_key_values
+    assert kept.get_seq_length() == 17
+
+
+WINDOW = {"sliding_window": 4}
+JAMBA = {"num_experts": 2, "mamba_d_state": 8, "mamba_dt_rank": 4, "use_mamba_kernels": False}
+
+
+@pytest.mark.parametrize(
+    "family, options, known, with_mask",
+    [
+        ("Mistral", WINDOW, True, True),
+        ("Mistral", {"sliding_window": 64}, True, False),
+        ("Qwen3", {}, True, False),
+        ("GPTNeoX", {}, True, False),
+        ("Gemma2", {"final_logit_softcapping": 3.0}, True, None),
+        ("Jamba", JAMBA, False, None),  # states besides keys and values
+    ],
+)
+def test_windows_and_states_are_the_models(family, options, known, with_mask, graphs):
+    model = ebb.torch.patch(make(family, use_cache=False, **options))
+    require_same_step(model, compiled(model, graphs, fullgraph=True))
+    assert looks_for_sequences(graphs) != known
+    if WITHOUT_MASKS and with_mask is not None:
+        assert masked(graphs) == [with_mask, with_mask]
+
+
+def test_checkpointed_layers_compile(graphs):
+    model = make(use_cache=False)
+    for enabled_first in (True, False):
+        if enabled_first:
+            model.gradient_checkpointing_enable()
+        ebb.torch.patch(model)
+        if not enabled_first:
+            model.gradient_checkpointing_enable()
+        require_same_step(model, compiled(model, graphs, fullgraph=True))
+        ebb.torch.unpatch(model).gradient_checkpointing_disable()
+
+
+def test_copies_know_it(graphs):
+    model = copy.deepcopy(ebb.torch.patch(make(use_cache=False)))
+    require_same_step(model, compiled(model, graphs, fullgraph=True))
+    assert not looks_for_sequences(graphs)
+
+
+def test_other_threads_see_nothing_of_it(graphs):
+    """Where a graph breaks in the middle of a call, the rest of Python runs, and other threads always do."""
+    model, find, seen = ebb.torch.patch(make(use_cache=False)), masks.find_packed_sequence_indices, []
+
+    def by_another_thread():
+        packed = find(PACKED)
+        seen.append(masks.find_packed_sequence_indices is find and packed is not None and packed[0, -1].item() == 1)
+
+    @torch.compiler.disable
+    def look(*_):
+        thread = threading.Thread(target=by_another_thread)
+        thread.start()
+        thread.join()
+
+    model.model.layers[0].register_forward_hook(look)
+    require_same_step(model, compiled(model, graphs))
+    assert len(graphs) > 1 and len(seen) >= 2 and all(seen)
+
+
+if __name__ == "__main__":
+    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))
