@@ -9,14 +9,14 @@
 namespace ebb {
 namespace {
 
-constexpr std::size_t kPixels = 3 * 32 * 32;
+constexpr std::size_t kCifarPixels = 3 * 32 * 32;
 
 // A record: its labels, a byte each, and the picture, three planes of 32 × 32.
 LabelledImages read_cifar(const std::vector<std::string>& paths, const char* name,
                           const std::vector<int>& label_counts) {
   std::vector<std::uint8_t> pixels;
   std::vector<std::vector<std::int64_t>> labels(label_counts.size());
-  const std::size_t record = label_counts.size() + kPixels;
+  const std::size_t record = label_counts.size() + kCifarPixels;
   for (const std::string& path : paths) {
     const auto file = io::MappedFile::open(path);
     const auto all = file->bytes();
@@ -30,7 +30,7 @@ LabelledImages read_cifar(const std::vector<std::string>& paths, const char* nam
         labels[k].push_back(label);
       }
       const auto* picture = reinterpret_cast<const std::uint8_t*>(all.data()) + at + labels.size();
-      pixels.insert(pixels.end(), picture, picture + kPixels);
+      pixels.insert(pixels.end(), picture, picture + kCifarPixels);
     }
   }
   const auto n = static_cast<std::int64_t>(labels[0].size());

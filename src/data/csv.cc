@@ -22,6 +22,9 @@ std::vector<std::size_t> choose(const CsvReader& reader, const CsvOptions& o) {
     const auto found = std::find(names.begin(), names.end(), name);
     require(found != names.end(), Error::Kind::io, "{}: there is no column '{}'; there are: {}", reader.path(), name,
             fmt::join(names, ", "));
+    const auto again = std::find(found + 1, names.end(), name);
+    require(again == names.end(), Error::Kind::io, "{}: columns {} and {} are both called '{}'; give each its own name",
+            reader.path(), found - names.begin() + 1, again - names.begin() + 1, name);
     chosen.push_back(static_cast<std::size_t>(found - names.begin()));
   }
   return chosen;
@@ -37,7 +40,7 @@ Table read_csv(const std::string& path, const CsvOptions& o) {
   std::vector<CsvColumn> columns;
   Table table;
   for (std::size_t at : chosen) {
-    columns.push_back(column_of(reader, at, seen[at], "read other columns"));
+    columns.push_back(column_of(reader, at, seen[at], {"name it in `missing`", "read other columns"}));
     const CsvColumn& c = columns.back();
     if (c.words.empty()) table.names.push_back(c.name);
     for (const std::string& word : c.words) table.names.push_back(c.name + "=" + word);

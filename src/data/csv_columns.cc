@@ -41,7 +41,13 @@ std::vector<CsvSurvey> survey_columns(CsvReader& reader, std::size_t labelled) {
       }
       const std::optional<double> number = reader.number(field);
       if (number) {
-        ++seen.numbers;
+        if (++seen.numbers == 1) {
+          seen.first_number = field;
+        } else {
+          seen.counts_up &= *number == seen.before + 1;
+          seen.written_alike &= field == seen.first_number;
+        }
+        seen.before = *number;
         seen.whole &= std::floor(*number) == *number;
         seen.least = std::min(seen.least, *number);
         seen.most = std::max(seen.most, *number);
@@ -62,20 +68,19 @@ std::vector<CsvSurvey> survey_columns(CsvReader& reader, std::size_t labelled) {
   return all;
 }
 
-CsvColumn column_of(const CsvReader& reader, std::size_t at, const CsvSurvey& seen, const char* advice) {
+CsvColumn column_of(const CsvReader& reader, std::size_t at, const CsvSurvey& seen, const CsvAdvice& advice) {
   CsvColumn column{static_cast<std::int64_t>(at), reader.names()[at]};
   if (seen.words == 0) return column;
   column.dates = seen.dates();
   if (column.dates != DateOrder::none) return column;
   // A word among numbers is a mistake in the file rather than a name for something.
-  require(seen.numbers<seen.words, Error::Kind::io, "{}: '{}' is not a number{}; correct it, or {}", seen.where,
-                       seen.first_word, seen.decimal_commas> 0
-              ? ": it has a decimal comma, and other numbers of the file have a point"
-              : "",
-          advice);
+  const char* const commas =
+      seen.decimal_commas > 0 ? ": it has a decimal comma, and other numbers of the file have a point" : "";
+  require(seen.numbers < seen.words, Error::Kind::io, "{}: '{}' is not a number{}; correct it, {}, or {}", seen.where,
+          seen.first_word, commas, advice.name_missing, advice.leave_out);
   require(seen.labels.size() <= kMostWords, Error::Kind::io,
           "{}: '{}' is one of more than {} different words, too many to learn from; {}", seen.where, seen.first_word,
-          kMostWords, advice);
+          kMostWords, advice.leave_out);
   column.words = in_order(reader, seen.labels);
   return column;
 }

@@ -26,14 +26,20 @@ struct CsvColumn {
 // Statistics of a column.
 struct CsvSurvey {
   std::int64_t missing = 0, numbers = 0, words = 0;
-  bool whole = true;  // all numbers are integers
+  bool whole = true;      // all numbers are integers
+  bool counts_up = true;  // every number is one more than the one before
+  double before = 0;      // the last number
   double least = std::numeric_limits<double>::infinity(), most = -std::numeric_limits<double>::infinity();
-  std::set<std::string> labels;   // words, and where they were asked for numbers; up to a limit
-  std::string first_word, where;  // the place of the first word
+  std::set<std::string> labels;                 // words, and where they were asked for numbers; up to a limit
+  std::string first_number, first_word, where;  // `where`: the place of the first word
+  bool written_alike = true;                    // every number as the first one
   std::int64_t year_first = 0, day_first = 0, month_first = 0;  // words that are dates written so
   std::int64_t decimal_commas = 0;                              // words that would be numbers with a decimal comma
   bool is_empty() const { return numbers + words == 0; }
   bool is_constant() const { return words == 0 ? least == most : numbers == 0 && labels.size() == 1; }
+  bool is_index() const { return words + missing == 0 && numbers > 2 && whole && counts_up; }
+  // Words of which most occur once say nothing about other rows.
+  bool is_name() const { return words > 9 && 2 * static_cast<std::int64_t>(labels.size()) > words; }
   DateOrder dates() const;  // none where not all of it are dates of one order
 };
 
@@ -42,8 +48,13 @@ inline constexpr std::size_t kMostWords = 64, kMostLabels = 1000, kNoColumn = st
 // Looks through the file; numbers of the column `labelled` are labels, too.
 std::vector<CsvSurvey> survey_columns(CsvReader& reader, std::size_t labelled = kNoColumn);
 
-// Throws where words are among numbers, or too many; `advice` ends the sentence: "leave the column out".
-CsvColumn column_of(const CsvReader& reader, std::size_t at, const CsvSurvey& seen, const char* advice);
+// What a caller can do about a column: ends of sentences.
+struct CsvAdvice {
+  const char* name_missing;  // "name it in --missing"
+  const char* leave_out;     // "--ignore the column"
+};
+// Throws where words are among numbers, or too many.
+CsvColumn column_of(const CsvReader& reader, std::size_t at, const CsvSurvey& seen, const CsvAdvice& advice);
 
 // A label, however it is written: 7, 7.0 and +7 are one.
 std::string label_of(const CsvReader& reader, const std::string& field);

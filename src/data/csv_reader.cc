@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 
 #include "core/format_error.h"
 #include "data/dates.h"
@@ -11,12 +12,23 @@
 namespace ebb {
 namespace {
 
+template <class Number>
+std::optional<Number> parsed_as(std::string_view field, bool& in_range) {
+  Number value = 0;
+  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+  in_range = error != std::errc::result_out_of_range;
+  if (field.empty() || end != field.data() + field.size() || error == std::errc::invalid_argument) return {};
+  return value;
+}
+
+// Beyond the range of doubles a number is 0 or infinite, which the larger range of long doubles tells apart.
 std::optional<double> parsed(std::string_view field) {
   if (field.starts_with('+')) field.remove_prefix(1);
-  double value = 0;
-  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-  if (field.empty() || end != field.data() + field.size() || error != std::errc{}) return {};
-  return value;
+  bool in_range = true;
+  const std::optional<double> value = parsed_as<double>(field, in_range);
+  if (!value || in_range) return value;
+  const std::optional<long double> wide = parsed_as<long double>(field, in_range);
+  return in_range ? std::optional(static_cast<double>(*wide)) : std::nullopt;
 }
 
 std::string with_point(std::string_view field) {
@@ -36,7 +48,7 @@ namespace {
 // The separator that the first line has most of, outside quotes; a file of one column has none. Commas that make
 // numbers between semicolons or tabs separate nothing: 1,5;2,5;3,5 are three numbers.
 char find_separator(std::string_view text) {
-  constexpr std::string_view kinds = ",;\t";
+  constexpr std::string_view kinds = ",;\t|";
   std::array<std::size_t, kinds.size()> counts{}, decimals{};  // decimals: fields with a decimal comma
   std::array<std::size_t, kinds.size()> starts{};              // of the field
   bool inside = false;
@@ -81,7 +93,10 @@ CsvReader::CsvReader(const std::string& path, const CsvOptions& options)
           "read_csv: decimal must be '.' or ',', got '{}'", options.decimal);
   require_utf8(text_, path);
   if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // a byte order mark
-  separator_ = options.separator != 0 ? options.separator : find_separator(text_.substr(at_));
+  skip_empty_lines();
+  const char named = named_separator();
+  separator_ = options.separator != 0 ? options.separator : named != 0 ? named : find_separator(text_.substr(at_));
+  start_number_ = number_;
   start_ = at_;
   decimal_ = options.decimal != 0 ? options.decimal : find_decimal();
   CsvLine first;
@@ -98,6 +113,16 @@ CsvReader::CsvReader(const std::string& path, const CsvOptions& options)
     start_number_ = number_;
   }
   rewind();
+}
+
+// Spreadsheets write a first line that says what separates fields: sep=;
+char CsvReader::named_separator() {
+  const std::string_view line = text_.substr(at_, text_.find_first_of("\r\n", at_) - at_);
+  if (line.size() != 5 || !line.starts_with("sep=") || line[4] == '"') return 0;
+  const char named = line[4];
+  at_ += line.size();
+  skip_empty_lines();
+  return named;
 }
 
 // A word above a number or a date, or a line without any number: the labels of examples are words, too.
@@ -150,7 +175,10 @@ bool CsvReader::next(CsvLine& line) {
 }
 
 bool CsvReader::is_missing(std::string_view field) const {
-  return std::find(options_.missing.begin(), options_.missing.end(), field) != options_.missing.end();
+  if (std::find(options_.missing.begin(), options_.missing.end(), field) != options_.missing.end()) return true;
+  if (field.find_first_of("nN") > 1) return false;
+  const std::optional<double> value = parsed(field);  // NAN, -nan, nan(ind)
+  return value && std::isnan(*value);
 }
 
 std::optional<double> CsvReader::number(std::string_view field) const {
@@ -164,18 +192,38 @@ std::string CsvReader::place(const CsvLine& line, std::size_t column) const {
                      has_header_ && column < names_.size() ? fmt::format(" ({})", names_[column]) : "");
 }
 
-// Records of RFC 4180: fields in quotes may hold separators, line ends and doubled quotes. Empty lines are left out.
+// Records of RFC 4180: fields in quotes may hold separators, line ends and doubled quotes; blanks around quotes are not
+// part of a field. Empty lines are left out.
 bool CsvReader::read(CsvLine& line) {
-  while (at_ < text_.size() && end_of_line()) {
-  }
+  skip_empty_lines();
   if (at_ >= text_.size()) return false;
   line.number = number_;
   line.fields.clear();
   for (;;) {
-    line.fields.push_back(at_ < text_.size() && text_[at_] == '"' ? quoted(line.fields.size() + 1) : plain());
+    const std::size_t begins = after_blanks();
+    const bool quotes = begins < text_.size() && text_[begins] == '"';
+    if (quotes) at_ = begins;
+    line.fields.push_back(quotes ? quoted(line.fields.size() + 1) : plain());
     if (at_ >= text_.size() || end_of_line()) return true;
     ++at_;  // the separator
   }
+}
+
+// Lines without anything but blanks, which a tab is where it does not separate.
+void CsvReader::skip_empty_lines() {
+  while (at_ < text_.size()) {
+    const std::size_t start = at_;
+    at_ = after_blanks();
+    if (at_ < text_.size() && end_of_line()) continue;
+    if (at_ < text_.size()) at_ = start;
+    return;
+  }
+}
+
+std::size_t CsvReader::after_blanks() const {
+  std::size_t at = at_;
+  while (at < text_.size() && text_[at] != separator_ && (text_[at] == ' ' || text_[at] == '\t')) ++at;
+  return at;
 }
 
 bool CsvReader::end_of_line() {
@@ -211,6 +259,7 @@ std::string CsvReader::quoted(std::size_t column) {
     field += text_[at_];
   }
   ++at_;
+  at_ = after_blanks();
   if (at_ < text_.size() && text_[at_] != separator_ && text_[at_] != '\n' && text_[at_] != '\r') {
     fail(Error::Kind::io, "{}: line {}, column {}: '{}' follows the closing quote", path_, number_, column, text_[at_]);
   }

@@ -41,6 +41,9 @@ class CsvReader {
  private:
   bool read(CsvLine& line);
   bool end_of_line();
+  void skip_empty_lines();
+  std::size_t after_blanks() const;
+  char named_separator();
   std::string plain();
   std::string quoted(std::size_t column);
   bool looks_like_header(const CsvLine& first);

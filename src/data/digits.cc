@@ -14,7 +14,7 @@
 namespace ebb {
 namespace {
 
-constexpr int kSide = 28, kPixels = kSide * kSide;
+constexpr int kSide = 28, kDigitPixels = kSide * kSide;
 
 struct Point {
   double x, y;
@@ -270,7 +270,7 @@ std::int64_t write_digit(std::uint64_t seed, std::uint64_t index, float* image) 
   const auto& ways = glyphs()[static_cast<std::size_t>(label)];
   const Glyph& glyph = ways[static_cast<std::size_t>(dice.below(static_cast<int>(ways.size())))];
   const Hand hand(dice);
-  std::fill_n(image, kPixels, 0.0f);
+  std::fill_n(image, kDigitPixels, 0.0f);
   double travelled = hand.pressure_phase;
   for (const Stroke& stroke : glyph) {
     std::vector<Point> line = flatten(stroke);
@@ -280,7 +280,7 @@ std::int64_t write_digit(std::uint64_t seed, std::uint64_t index, float* image) 
     }
   }
   const double ink = dice.uniform(0.75, 1), noise = dice.uniform(0, 0.08);
-  for (int k = 0; k < kPixels; ++k) {
+  for (int k = 0; k < kDigitPixels; ++k) {
     image[k] = static_cast<float>(std::clamp(ink * image[k] + dice.noise(noise), 0.0, 1.0));
   }
   return label;
@@ -290,16 +290,16 @@ std::int64_t write_digit(std::uint64_t seed, std::uint64_t index, float* image) 
 
 Digits make_digits(std::int64_t n, std::uint64_t seed) {
   require(n >= 0, "make_digits: the number of images must not be negative, got {}", n);
-  std::vector<float> images(static_cast<std::size_t>(n) * kPixels);
+  std::vector<float> images(static_cast<std::size_t>(n) * kDigitPixels);
   std::vector<std::int64_t> labels(static_cast<std::size_t>(n));
   constexpr std::int64_t kTogether = 64;  // images a task
   parallel_for((n + kTogether - 1) / kTogether, [&](std::int64_t task) {
     for (std::int64_t i = task * kTogether; i < std::min(n, (task + 1) * kTogether); ++i) {
       const auto at = static_cast<std::size_t>(i);
-      labels[at] = write_digit(seed, static_cast<std::uint64_t>(i), images.data() + at * kPixels);
+      labels[at] = write_digit(seed, static_cast<std::uint64_t>(i), images.data() + at * kDigitPixels);
     }
   });
-  return {from_data(images, {n, kPixels}), from_data(labels, {n})};
+  return {from_data(images, {n, kDigitPixels}), from_data(labels, {n})};
 }
 
 }  // namespace ebb

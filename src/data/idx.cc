@@ -15,7 +15,7 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-std::optional<io::FileType> type_of(unsigned code) {
+std::optional<io::FileType> element_type_of(unsigned code) {
   switch (code) {
     case 0x08:
       return io::FileType::u8;
@@ -40,10 +40,10 @@ struct Header {
   std::size_t bytes;  // of the header
 };
 
-Header read_header(Bytes start, const std::string& path) {
+Header read_idx_header(Bytes start, const std::string& path) {
   require(start.size() >= 4 && start[0] == std::byte{0} && start[1] == std::byte{0}, Error::Kind::io,
           "{}: this is not an IDX file, it does not begin with two zeros", path);
-  const auto type = type_of(static_cast<unsigned>(start[2]));
+  const auto type = element_type_of(static_cast<unsigned>(start[2]));
   require(type.has_value(), Error::Kind::io, "{}: IDX type {:#04x} is unknown", path, static_cast<unsigned>(start[2]));
   const auto rank = static_cast<std::size_t>(start[3]);
   require(start.size() >= 4 + 4 * rank, Error::Kind::io, "{}: the file ends inside its IDX header", path);
@@ -62,14 +62,14 @@ Tensor read_idx(const std::string& path) {
   if (io::is_gzip(all)) {
     // The header says how much is to come, and deflate cannot do better than 1032 : 1: memory is asked for in reason.
     unpacked = io::gunzip_start(all, 4 + 4 * 255, path);
-    const Header header = read_header(unpacked, path);
+    const Header header = read_idx_header(unpacked, path);
     const std::uint64_t elements = static_cast<std::uint64_t>(header.shape.numel()) * size_of(header.type);
     require(elements / 1032 <= all.size(), Error::Kind::io, "{}: {} bytes of elements cannot come out of {}", path,
             elements, all.size());
     unpacked = io::gunzip(all, header.bytes + elements, path);
     all = unpacked;
   }
-  const Header header = read_header(all, path);
+  const Header header = read_idx_header(all, path);
   const std::uint64_t expected = static_cast<std::uint64_t>(header.shape.numel()) * size_of(header.type);
   const Bytes elements = all.subspan(header.bytes);
   require(elements.size() == expected, Error::Kind::io, "{}: shape {} takes {} bytes, the file has {}", path,

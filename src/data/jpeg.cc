@@ -40,7 +40,7 @@ void on_message(j_common_ptr info, int level) {
   if (level < 0 && !is_harmless(info->err->msg_code)) leave(info);
 }
 
-bool read_header(Decoder& d, std::span<const std::byte> file) {
+bool read_jpeg_header(Decoder& d, std::span<const std::byte> file) {
   d.info.err = jpeg_std_error(&d.errors);
   d.errors.error_exit = leave;
   d.errors.emit_message = on_message;
@@ -116,7 +116,7 @@ Picture upright(Picture picture, int held) {
 
 Picture read_jpeg(std::span<const std::byte> file, const std::string& path) {
   Decoder d;
-  require(read_header(d, file), Error::Kind::io, "{}: the JPEG cannot be read: {}", path, d.message);
+  require(read_jpeg_header(d, file), Error::Kind::io, "{}: the JPEG cannot be read: {}", path, d.message);
   const std::uint64_t width = d.info.image_width, height = d.info.image_height;
   check_picture_size(width, height, path);
   // A block of 8 × 8 pixels takes at least a bit, or a sixteenth of one in arithmetic coding.

@@ -54,12 +54,6 @@ std::optional<std::string> bytes_of(const std::string& token) {
   return bytes;
 }
 
-struct Added {
-  std::string content;
-  std::int64_t id;
-  bool special;
-};
-
 Json member(const Json& object, const char* name) {
   const auto found = object.is_object() ? object.find(name) : object.end();
   return found == object.end() ? Json() : *found;
@@ -76,6 +70,11 @@ std::string type_of(const Json& object) {
 }  // namespace
 
 struct Tokenizer::Data {
+  struct Added {
+    std::string content;
+    std::int64_t id;
+    bool special;
+  };
   std::string where, text;
   std::vector<std::optional<std::string>> spelling;  // bytes by token
   std::vector<bool> special;
@@ -267,13 +266,13 @@ const std::string& Tokenizer::json() const { return data_->text; }
 std::int64_t Tokenizer::tokens() const { return static_cast<std::int64_t>(data_->spelling.size()); }
 
 std::optional<std::int64_t> Tokenizer::token(const std::string& content) const {
-  for (const Added& a : data_->added) {
+  for (const Data::Added& a : data_->added) {
     if (a.content == content) return a.id;
   }
   return {};
 }
 
-const Added* Tokenizer::Data::added_at(std::string_view text, std::size_t at) const {
+const Tokenizer::Data::Added* Tokenizer::Data::added_at(std::string_view text, std::size_t at) const {
   for (std::size_t k : added_by_first[static_cast<unsigned char>(text[at])]) {
     if (text.substr(at).starts_with(added[k].content)) return &added[k];
   }
@@ -318,7 +317,7 @@ std::vector<std::int64_t> Tokenizer::encode(std::string_view text, bool special_
   std::unordered_map<std::string, std::vector<std::int32_t>> known;
   std::size_t begin = 0;
   for (std::size_t at = 0; at < text.size();) {
-    const Added* added = data_->added_at(text, at);
+    const Data::Added* added = data_->added_at(text, at);
     if (!added) {
       ++at;
       continue;

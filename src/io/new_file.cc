@@ -42,11 +42,6 @@ Target target_of(fs::path path) {
   return {path.string()};
 }
 
-bool is_stream(const std::string& path) {
-  struct stat status {};
-  return ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
-}
-
 std::string folder_of(const std::string& path) {
   const std::string folder = fs::path(path).parent_path().string();
   return folder.empty() ? "." : folder;
@@ -82,6 +77,11 @@ std::size_t write_all(int descriptor, const void* data, std::size_t bytes) {
 }
 
 }  // namespace
+
+bool is_stream(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+}
 
 NewFile::NewFile(const std::string& path) {
   require(!path.empty(), Error::Kind::io, "a file to write needs a name, got an empty one");

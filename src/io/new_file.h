@@ -7,6 +7,9 @@
 
 namespace ebb::io {
 
+// Whether the path is a pipe, a device or a socket: neither a file nor a folder.
+bool is_stream(const std::string& path);
+
 // A file that appears whole or not at all: written under a temporary name in the target's folder, and renamed by commit
 // once its bytes are on the disk. Without commit it disappears again. A link stays a link: its target is replaced.
 //

@@ -20,7 +20,7 @@ namespace ebb::io {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr std::size_t kLongestHeader = 1 << 16;  // an array's takes about a hundred bytes, a record's we do not read
+constexpr std::size_t kLongestNpyHeader = 1 << 16;  // an array's takes about a hundred bytes, a record's we do not read
 
 struct Header {
   std::string descr;
@@ -180,8 +180,8 @@ Tensor parse_npy(std::span<const std::byte> file, const std::string& where) {
   require(text.size() >= before, Error::Kind::io, "{}: the file ends inside its .npy header", where);
   const std::size_t length =
       version == 1 ? byte(8) | byte(9) << 8 : byte(8) | byte(9) << 8 | byte(10) << 16 | byte(11) << 24;
-  require(length <= kLongestHeader, Error::Kind::io, "{}: a .npy header of {} bytes is longer than the {} allowed",
-          where, length, kLongestHeader);
+  require(length <= kLongestNpyHeader, Error::Kind::io, "{}: a .npy header of {} bytes is longer than the {} allowed",
+          where, length, kLongestNpyHeader);
   require(length <= text.size() - before, Error::Kind::io, "{}: the file ends inside its .npy header", where);
   const Header header = HeaderReader(text.substr(before, length), where).read();
 

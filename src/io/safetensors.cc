@@ -19,7 +19,7 @@
 namespace ebb::io {
 namespace {
 
-constexpr std::uint64_t kLongestHeader = 100'000'000;  // the reference implementation's bound
+constexpr std::uint64_t kLongestJson = 100'000'000;  // the reference implementation's bound
 constexpr const char* kMetadata = "__metadata__";
 
 struct TypeName {
@@ -102,8 +102,8 @@ Safetensors::Safetensors(const std::string& path) {
           all.size());
   std::uint64_t length = 0;
   for (std::size_t i = 8; i-- > 0;) length = length << 8 | static_cast<std::uint64_t>(all[i]);
-  require(length <= kLongestHeader, Error::Kind::io,
-          "{}: a header of {} bytes is longer than the {} a safetensors file may have", path, length, kLongestHeader);
+  require(length <= kLongestJson, Error::Kind::io,
+          "{}: a header of {} bytes is longer than the {} a safetensors file may have", path, length, kLongestJson);
   require(length <= all.size() - 8, Error::Kind::io, "{}: its header has {} bytes, but the file ends after {}", path,
           length, all.size() - 8);
   const std::string_view text(reinterpret_cast<const char*>(all.data()) + 8, length);
@@ -233,8 +233,8 @@ std::string file_head(const std::vector<Safetensors::Entry>& entries, const Meta
                       const std::string& path) {
   std::string text = header_text(entries, metadata);
   text += std::string((8 - text.size() % 8) % 8, ' ');
-  require(text.size() <= kLongestHeader, Error::Kind::io, "{}: its header would have {} bytes, {} are allowed", path,
-          text.size(), kLongestHeader);
+  require(text.size() <= kLongestJson, Error::Kind::io, "{}: its header would have {} bytes, {} are allowed", path,
+          text.size(), kLongestJson);
   std::string length;
   for (int i = 0; i < 8; ++i) length += static_cast<char>(text.size() >> 8 * i & 255);
   return length + text;

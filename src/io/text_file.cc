@@ -12,6 +12,7 @@
 
 #include "core/format_error.h"
 #include "io/deflate.h"
+#include "io/new_file.h"
 
 namespace ebb::io {
 namespace {
@@ -82,11 +83,6 @@ std::vector<std::byte> read_stream(const std::string& path) {
     if (n == 0) return all;
     if (before == 0 && !is_gzip(all)) require_text(as_text(all), path);  // /dev/zero has no end
   }
-}
-
-bool is_stream(const std::string& path) {
-  struct stat status {};
-  return ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
 }
 
 }  // namespace

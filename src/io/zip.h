@@ -11,6 +11,8 @@
 
 namespace ebb::io {
 
+constexpr std::uint64_t kIn64 = 0xFFFFFFFF;  // in a field of 32 bits: "see the 64-bit field"
+
 // A zip archive (APPNOTE 6.3) of stored and deflated entries; 64-bit sizes where needed, no encryption, one disk.
 class ZipReader {
  public:

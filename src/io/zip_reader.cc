@@ -10,7 +10,6 @@ namespace {
 
 constexpr std::uint64_t kEnd = 0x06054b50, kWideEnd = 0x06064b50, kWideLocator = 0x07064b50;
 constexpr std::uint64_t kCentral = 0x02014b50, kLocal = 0x04034b50;
-constexpr std::uint64_t kIn64 = 0xFFFFFFFF;  // "see the 64-bit field"
 
 }  // namespace
 

@@ -10,7 +10,6 @@ void put(std::string& out, std::uint64_t value, int bytes) {
   for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> 8 * i & 255);
 }
 
-constexpr std::uint64_t kIn64 = 0xFFFFFFFF;
 constexpr std::uint64_t kDate = 0x21, kUtf8 = 0x800;  // 1 January 1980: equal tensors make equal files
 
 }  // namespace

@@ -66,6 +66,43 @@ TEST(Csv, SemicolonsAndTabsAreFound) {
   EXPECT_EQ(read_csv(path).values.shape(), Shape({2, 1}));
 }
 
+TEST(Csv, BarsAndTheSeparatorThatAFileNames) {
+  const ScratchFolder folder;
+  const std::string path = folder / "a.csv";
+  for (const char* text : {"a|b\n1|2\n", "sep=;\na;b\n1;2\n", "\xEF\xBB\xBFsep=;\r\na;b\r\n1;2\r\n",
+                           "sep=!\na!b\n1!2\n", "\n\na;b\n1;2\n", "  \n\na\tb\n1\t2\n"}) {
+    write_whole(path, text);
+    EXPECT_EQ(read_csv(path).values.to_vector(), (std::vector<double>{1, 2})) << text;
+  }
+  write_whole(path, "sep=;\n\na;b\n1;x\n2;3\n");
+  EXPECT_THROW_KIND(read_csv(path), io, "line 4, column 2 (b): 'x' is not a number");
+}
+
+TEST(Csv, BlanksAroundQuotesAndInEmptyLines) {
+  const ScratchFolder folder;
+  const std::string path = folder / "a.csv";
+  write_whole(path, "a, \"b, c\" ,d\n 1 , \"2\"\t, \"3\"\n   \n\t\n4,5,6\n  ");
+  const Table t = read_csv(path);
+  EXPECT_EQ(t.names, (std::vector<std::string>{"a", "b, c", "d"}));
+  EXPECT_EQ(t.values.to_vector(), (std::vector<double>{1, 2, 3, 4, 5, 6}));
+  write_whole(path, "a\tb\n1\t2\n\t\n");  // between tabs there are two fields, both missing
+  EXPECT_EQ(read_csv(path).values.shape(), Shape({2, 2}));
+}
+
+TEST(Csv, NumbersThatAreNanAreMissingAndThoseOutOfRangeAre0OrInfinite) {
+  const ScratchFolder folder;
+  const std::string path = folder / "a.csv";
+  write_whole(path, "a,b\nNAN,1e-400\n-nan,-1e-5\nnan(ind),1e400\nn/a," + std::string(400, '9') + "\n<NA>,-1e999\n");
+  const std::vector<double> v = read_csv(path, {.dtype = DType::f64}).values.to_vector();
+  ASSERT_EQ(v.size(), 10u);
+  const double infinite = std::numeric_limits<double>::infinity();
+  EXPECT_EQ((std::vector<double>{v[1], v[3], v[5], v[7], v[9]}),
+            (std::vector<double>{0, -1e-5, infinite, infinite, -infinite}));
+  for (std::size_t row = 0; row < 10; row += 2) EXPECT_TRUE(std::isnan(v[row])) << row;
+  write_whole(path, "a\nnone\nNAN\nNaturally\n");  // words that begin like it
+  EXPECT_EQ(read_csv(path).names, (std::vector<std::string>{"a=Naturally", "a=none"}));
+}
+
 TEST(Csv, AFirstLineOfExamplesWithWordsIsNotAHeader) {
   const ScratchFolder folder;
   const std::string path = folder / "a.csv";
@@ -98,6 +135,11 @@ TEST(Csv, ErrorsNameLineAndColumn) {
   EXPECT_THROW_KIND(read_csv(path), io, "line 2, column 2: 'x' follows the closing quote");
   write_whole(path, "a,b\n1,2\n");
   EXPECT_THROW_KIND(read_csv(path, {.columns = {"c"}}), io, "there is no column 'c'; there are: a, b");
+  write_whole(path, "a,b,a\n1,2,3\n");
+  EXPECT_THROW_KIND(read_csv(path, {.columns = {"a"}}), io,
+                    "columns 1 and 3 are both called 'a'; give each its own name");
+  EXPECT_EQ(read_csv(path, {.columns = {"b"}}).values.item(), 2);
+  write_whole(path, "a,b\n1,2\n");
   EXPECT_THROW_KIND(read_csv(path, {.header = CsvOptions::Header::no}), io, "line 1, column 1: 'a' is not a number");
   EXPECT_THROW_MESSAGE(read_csv(path, {.dtype = DType::i64}), "i64 cannot hold missing values");
   write_whole(path, "");
@@ -174,10 +216,30 @@ TEST(Csv, DatesOfEveryOrder) {
   EXPECT_EQ(days_of("2024-02-29T18:00:00Z", year_first), 19782.75);
   EXPECT_EQ(days_of("2024-02-29T18:00:00.000+06:00", year_first), 19782.5);
   EXPECT_EQ(days_of("2024-02-28T21:00-0300", year_first), 19782);
+  EXPECT_EQ(days_of("2024-02-29 06:00:00 UTC", year_first), 19782.25);
+  EXPECT_EQ(days_of("2024-02-29 06:00:00 +0600", year_first), 19782);
+  for (const char* named : {"29-Feb-2024", "29 Feb 2024", "29 february 2024", "29/FEB/2024", "29.Feb.2024"}) {
+    EXPECT_EQ(days_of(named, day_first), 19782) << named;
+    EXPECT_FALSE(days_of(named, month_first)) << named;
+  }
+  for (const char* named : {"Feb 29, 2024", "February 29 2024", "feb-29-2024"}) {
+    EXPECT_EQ(days_of(named, month_first), 19782) << named;
+    EXPECT_FALSE(days_of(named, day_first)) << named;
+  }
+  EXPECT_EQ(days_of("2024-Feb-29", year_first), 19782);
+  EXPECT_EQ(days_of("2/29/2024 06:00 PM", month_first), 19782.75);
+  EXPECT_EQ(days_of("2/29/2024, 6:00:00 pm", month_first), 19782.75);
+  EXPECT_EQ(days_of("29 Feb 2024 12:00am", day_first), 19782);
+  EXPECT_EQ(days_of("29 Feb 2024 12:30 PM GMT", day_first), 19782 + 12.5 / 24);
   for (const char* wrong :
        {"2023-02-29", "2024-13-01", "2024-02", "24-02-29", "2024-02-29x", "2024-02-29T", "2024-02-29 25:00",
         "2024-02-29 1:5", "2024-02-29 10:00:00.", "2024-02/29", "", "2024.02.29", "2024-02-29T10:00+"}) {
     EXPECT_FALSE(days_of(wrong, year_first)) << wrong;
+  }
+  for (const char* wrong :
+       {"2/29/2024 13:00 PM", "2/29/2024 0:30 AM", "2 29 2024", "2/29/2024,6:00", "Febr 29, 2024", "Feb 29/2024",
+        "Feb 30, 2024", "29 2024", "Feb", "Feb 29, 24", "2/29/2024 6:00 XM", "2/29, 2024"}) {
+    EXPECT_FALSE(days_of(wrong, month_first)) << wrong;
   }
   EXPECT_FALSE(days_of("29/02/2024", month_first));
   EXPECT_FALSE(days_of("2.29.2024", month_first));

@@ -7,6 +7,7 @@
 
 #include "ebb/ebb.h"
 #include "expect_error.h"
+#include "golden_file.h"
 #include "scratch_folder.h"
 
 namespace ebb {
@@ -14,17 +15,13 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-std::string golden(const std::string& name) {
-  return (std::filesystem::path(__FILE__).parent_path() / "golden" / name).string();
-}
-
 Numbers values(const Tensor& t) { return t.to_vector<std::int64_t>(); }
 
 // ---- IDX and CIFAR --------------------------------------------------------------------------------------------------
 
 TEST(Idx, PlainAndGzippedAreTheSame) {
   for (const char* name : {"images.idx", "images.idx.gz"}) {
-    const Tensor images = read_idx(golden(name));
+    const Tensor images = read_idx(testing::golden_file(name));
     EXPECT_EQ(images.dtype(), DType::u8);
     EXPECT_EQ(images.shape(), Shape({2, 2, 3}));
     EXPECT_EQ(values(images), arange(12).to_vector<std::int64_t>());
@@ -48,7 +45,7 @@ TEST(Idx, EveryTypeIsReadBigEndian) {
   EXPECT_THROW_KIND(with(0x0C, "\x01"), io, "shape [1] takes 4 bytes, the file has 1");
   write_whole(path, "not idx");
   EXPECT_THROW_KIND(read_idx(path), io, "this is not an IDX file");
-  write_whole(path, read_whole(golden("images.idx.gz")).substr(0, 30));
+  write_whole(path, read_whole(testing::golden_file("images.idx.gz")).substr(0, 30));
   EXPECT_THROW_KIND(read_idx(path), io, path);
 }
 
@@ -74,17 +71,17 @@ TEST(Cifar, RecordsOfBothKinds) {
 // ---- pictures -------------------------------------------------------------------------------------------------------
 
 TEST(Image, PngOfEveryKindBecomesPlanes) {
-  const Tensor grey = read_image(golden("grey.png"));
+  const Tensor grey = read_image(testing::golden_file("grey.png"));
   EXPECT_EQ(grey.shape(), Shape({1, 2, 3}));
   EXPECT_EQ(values(grey), (Numbers{0, 128, 255, 1, 2, 3}));
   for (const char* name : {"colour.png", "transparent.png"}) {
-    const Tensor colour = read_image(golden(name));
+    const Tensor colour = read_image(testing::golden_file(name));
     EXPECT_EQ(colour.shape(), Shape({3, 1, 2}));
     EXPECT_EQ(values(colour), (Numbers{255, 10, 0, 20, 0, 30})) << name;
   }
-  EXPECT_EQ(values(read_image(golden("palette.png"))), (Numbers{200, 9, 100, 8, 50, 7}));
-  EXPECT_EQ(values(read_image(golden("colour.png"), 1)), (Numbers{76, 18}));
-  EXPECT_EQ(read_image(golden("grey.png"), 3).shape(), Shape({3, 2, 3}));
+  EXPECT_EQ(values(read_image(testing::golden_file("palette.png"))), (Numbers{200, 9, 100, 8, 50, 7}));
+  EXPECT_EQ(values(read_image(testing::golden_file("colour.png"), 1)), (Numbers{76, 18}));
+  EXPECT_EQ(read_image(testing::golden_file("grey.png"), 3).shape(), Shape({3, 2, 3}));
 }
 
 TEST(Image, PnmOfEveryKind) {
@@ -103,16 +100,17 @@ TEST(Image, PnmOfEveryKind) {
   EXPECT_THROW_KIND(with("P5 99999999 99999999 255\n"), io, "cannot be read, it may have 1 to");
   EXPECT_THROW_KIND(with("P2 1 1 7 8"), io, "value 0 is 8, more than the largest, 7");
   EXPECT_THROW_KIND(with("GIF89a"), io, "this is not a PNG, JPEG, PGM or PPM file");
-  EXPECT_THROW_KIND(with(read_whole(golden("grey.png")).substr(0, 50)), io, path + ": the PNG cannot be read");
+  EXPECT_THROW_KIND(with(read_whole(testing::golden_file("grey.png")).substr(0, 50)), io,
+                    path + ": the PNG cannot be read");
 }
 
 // Both were written by Pillow with quality 95: left half black, right half white; red, green over blue, yellow.
 TEST(Image, JpegGreyAndInColour) {
-  const Tensor grey = read_image(golden("halves.jpg"));
+  const Tensor grey = read_image(testing::golden_file("halves.jpg"));
   EXPECT_EQ(grey.shape(), Shape({1, 16, 32}));
   EXPECT_LT(grey[0][8][4].item(), 8);
   EXPECT_GT(grey[0][8][28].item(), 247);
-  const Tensor colour = read_image(golden("quarters.jpg"));
+  const Tensor colour = read_image(testing::golden_file("quarters.jpg"));
   EXPECT_EQ(colour.shape(), Shape({3, 32, 48}));
   const auto near = [&](std::int64_t y, std::int64_t x, std::vector<double> rgb) {
     for (std::int64_t c = 0; c < 3; ++c) {
@@ -128,7 +126,7 @@ TEST(Image, JpegGreyAndInColour) {
 // The same picture, stored as a camera held in each of eight ways stores it: it is read upright.
 TEST(Image, JpegIsTurnedAsTheCameraWasHeld) {
   for (int held = 1; held <= 8; ++held) {
-    const Tensor picture = read_image(golden("held" + std::to_string(held) + ".jpg"), 1);
+    const Tensor picture = read_image(testing::golden_file("held" + std::to_string(held) + ".jpg"), 1);
     ASSERT_EQ(picture.shape(), Shape({1, 16, 32})) << held;
     const auto at = [&](std::int64_t y, std::int64_t x) { return picture[0][y][x].item(); };
     EXPECT_GT(at(3, 3), 200) << held;  // the upper left corner is white, the rest grey and black
@@ -140,7 +138,7 @@ TEST(Image, JpegIsTurnedAsTheCameraWasHeld) {
 
 TEST(Image, AJpegThatIsCutOffIsRefused) {
   const ScratchFolder folder;
-  const std::string path = folder / "a.jpg", whole = read_whole(golden("quarters.jpg"));
+  const std::string path = folder / "a.jpg", whole = read_whole(testing::golden_file("quarters.jpg"));
   write_whole(path, whole.substr(0, whole.size() * 2 / 3));
   EXPECT_THROW_KIND(read_image(path), io, path + ": the JPEG cannot be read: ");  // libraries have words of their own
   write_whole(path, whole.substr(0, 30));
@@ -200,10 +198,10 @@ void try_damage(const std::string& file, const std::function<void(const std::str
 
 TEST(Damage, ReadersGiveDataOrErrors) {
   for (const char* name : {"images.idx", "images.idx.gz"}) {
-    try_damage(read_whole(golden(name)), [](const std::string& path) { read_idx(path); });
+    try_damage(read_whole(testing::golden_file(name)), [](const std::string& path) { read_idx(path); });
   }
   for (const char* name : {"grey.png", "transparent.png", "palette.png", "halves.jpg", "held6.jpg"}) {
-    try_damage(read_whole(golden(name)), [](const std::string& path) { read_image(path); });
+    try_damage(read_whole(testing::golden_file(name)), [](const std::string& path) { read_image(path); });
   }
   try_damage("P3\n2 2 255\n1 2 3 4 5 6 7 8 9 10 11 12\n", [](const std::string& path) { read_image(path); });
   try_damage("a,b\n1,\"2\"\n3,4\n", [](const std::string& path) { read_csv(path); });

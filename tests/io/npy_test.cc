@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "expect_error.h"
+#include "golden_file.h"
 #include "io/npy.h"
 #include "io/zip.h"
 #include "sample_tensors.h"
@@ -9,10 +10,6 @@
 
 namespace ebb {
 namespace {
-
-std::string golden(const std::string& name) {
-  return (std::filesystem::path(__FILE__).parent_path() / "golden" / name).string();
-}
 
 void expect_rows(const Tensor& t, DType dtype, const std::vector<double>& values) {
   EXPECT_EQ(t.dtype(), dtype);
@@ -40,29 +37,29 @@ TEST(Npy, WritesTheNumbersOfAViewInOrder) {
 TEST(Npy, WritesTheBytesNumPyWrites) {
   const ScratchFolder folder;
   for (const char* name : {"f32.npy", "f16.npy", "bf16.npy", "bool.npy", "scalar.npy", "empty.npy"}) {
-    io::save_npy(folder / name, io::load_npy(golden(name)));
-    EXPECT_EQ(read_whole(folder / name), read_whole(golden(name))) << name;
+    io::save_npy(folder / name, io::load_npy(testing::golden_file(name)));
+    EXPECT_EQ(read_whole(folder / name), read_whole(testing::golden_file(name))) << name;
   }
 }
 
 TEST(Npy, ReadsWhatNumPyWrites) {
   const std::vector<double> halves = {0, 0.5, 1, 1.5, 2, 2.5};
-  expect_rows(io::load_npy(golden("f32.npy")), DType::f32, halves);
-  expect_rows(io::load_npy(golden("f32_fortran.npy")), DType::f32, halves);
-  expect_rows(io::load_npy(golden("f64_big_endian.npy")), DType::f64, halves);
-  expect_rows(io::load_npy(golden("f16.npy")), DType::f16, halves);
-  expect_rows(io::load_npy(golden("bf16.npy")), DType::bf16, halves);
-  expect_rows(io::load_npy(golden("bool.npy")), DType::bool_, {0, 1, 0, 1, 0, 1});
-  expect_rows(io::load_npy(golden("version2.npy")), DType::i64, {0, 1, 2, 3, 4, 5});
-  EXPECT_EQ(io::load_npy(golden("scalar.npy")).item(), 2.5);
-  EXPECT_EQ(io::load_npy(golden("empty.npy")).shape(), Shape({3, 0, 2}));
+  expect_rows(io::load_npy(testing::golden_file("f32.npy")), DType::f32, halves);
+  expect_rows(io::load_npy(testing::golden_file("f32_fortran.npy")), DType::f32, halves);
+  expect_rows(io::load_npy(testing::golden_file("f64_big_endian.npy")), DType::f64, halves);
+  expect_rows(io::load_npy(testing::golden_file("f16.npy")), DType::f16, halves);
+  expect_rows(io::load_npy(testing::golden_file("bf16.npy")), DType::bf16, halves);
+  expect_rows(io::load_npy(testing::golden_file("bool.npy")), DType::bool_, {0, 1, 0, 1, 0, 1});
+  expect_rows(io::load_npy(testing::golden_file("version2.npy")), DType::i64, {0, 1, 2, 3, 4, 5});
+  EXPECT_EQ(io::load_npy(testing::golden_file("scalar.npy")).item(), 2.5);
+  EXPECT_EQ(io::load_npy(testing::golden_file("empty.npy")).shape(), Shape({3, 0, 2}));
 }
 
 TEST(Npy, WidensIntegersEbbDoesNotHave) {
-  expect_rows(io::load_npy(golden("i16_big_endian.npy")), DType::i32, {-3, -2, -1, 0, 1, 2});
-  expect_rows(io::load_npy(golden("u32.npy")), DType::i64,
+  expect_rows(io::load_npy(testing::golden_file("i16_big_endian.npy")), DType::i32, {-3, -2, -1, 0, 1, 2});
+  expect_rows(io::load_npy(testing::golden_file("u32.npy")), DType::i64,
               {4294967290, 4294967291, 4294967292, 4294967293, 4294967294, 4294967295});
-  EXPECT_THROW_KIND(io::load_npy(golden("u64_too_large.npy")), io,
+  EXPECT_THROW_KIND(io::load_npy(testing::golden_file("u64_too_large.npy")), io,
                     "element 1 is 9223372036854775808, which i64, the widest integer of Ebb, cannot hold");
 }
 
@@ -71,8 +68,8 @@ TEST(Npy, ErrorsNameTheFileAndWhatIsWrong) {
   const std::string path = folder / "a.npy";
   EXPECT_THROW_KIND(io::load_npy(path), io, path + ": cannot be opened: No such file or directory");
   EXPECT_THROW_KIND(io::load_npy(folder.path()), io, "it is a directory");
-  EXPECT_THROW_KIND(io::load_npy(golden("complex.npy")), io, "there is no dtype for NumPy's '<c8'");
-  EXPECT_THROW_KIND(io::load_npy(golden("records.npy")), io, "an array of records cannot be read");
+  EXPECT_THROW_KIND(io::load_npy(testing::golden_file("complex.npy")), io, "there is no dtype for NumPy's '<c8'");
+  EXPECT_THROW_KIND(io::load_npy(testing::golden_file("records.npy")), io, "an array of records cannot be read");
   const auto with = [&](const std::string& bytes) { write_whole(path, bytes); };
   const auto with_header = [&](const std::string& header) {
     with(std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(header.size()) + '\0' + header);
@@ -81,9 +78,9 @@ TEST(Npy, ErrorsNameTheFileAndWhatIsWrong) {
   EXPECT_THROW_KIND(io::load_npy(path), io, path + ": this is not a .npy file");
   with(std::string("\x93NUMPY\x09\x00\x10\x00", 10));
   EXPECT_THROW_KIND(io::load_npy(path), io, ".npy version 9 is unknown");
-  with(read_whole(golden("f32.npy")).substr(0, 50));
+  with(read_whole(testing::golden_file("f32.npy")).substr(0, 50));
   EXPECT_THROW_KIND(io::load_npy(path), io, "the file ends inside its .npy header");
-  with(read_whole(golden("f32.npy")) + "x");
+  with(read_whole(testing::golden_file("f32.npy")) + "x");
   EXPECT_THROW_KIND(io::load_npy(path), io, "shape [2, 3] of '<f4' takes 24 bytes, the file has 25");
   with_header("{'descr': '<f4', 'fortran_order': False, }");
   EXPECT_THROW_KIND(io::load_npy(path), io, "the .npy header has no 'shape'");
@@ -97,7 +94,7 @@ TEST(Npy, ErrorsNameTheFileAndWhatIsWrong) {
   EXPECT_THROW_KIND(io::load_npy(path), io, "9 dimensions");
   with_header("{'descr': '|b1', 'fortran_order': False, 'shape': (0,)} 'descr'");
   EXPECT_THROW_KIND(io::load_npy(path), io, "continues after its end");
-  std::string bools = read_whole(golden("bool.npy"));
+  std::string bools = read_whole(testing::golden_file("bool.npy"));
   bools.back() = 7;
   with(bools);
   EXPECT_THROW_KIND(io::load_npy(path), io, "element 5 is a bool with the value 7");
@@ -121,7 +118,7 @@ TEST(Npz, StoredAndDeflatedComeBackBitForBit) {
 
 TEST(Npz, ReadsWhatNumPyWrites) {
   for (const char* name : {"stored.npz", "deflated.npz"}) {
-    const io::TensorMap all = io::load_npz(golden(name));
+    const io::TensorMap all = io::load_npz(testing::golden_file(name));
     ASSERT_EQ(all.size(), 3u) << name;
     expect_rows(all.at("weights"), DType::f32, {0, 0.5, 1, 1.5, 2, 2.5});
     EXPECT_EQ(all.at("labels").to_vector<std::int64_t>(), (std::vector<std::int64_t>{3, 1, 2}));
@@ -153,7 +150,7 @@ TEST(Npz, SixtyFourBitFormsAreReadBack) {
 
 TEST(Npz, ErrorsNameTheFileAndWhatIsWrong) {
   const ScratchFolder folder;
-  const std::string path = folder / "a.npz", good = read_whole(golden("stored.npz"));
+  const std::string path = folder / "a.npz", good = read_whole(testing::golden_file("stored.npz"));
   const auto changed = [&](std::size_t at, char to) {
     std::string bad = good;
     bad[at] = to;

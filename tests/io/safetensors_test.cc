@@ -2,15 +2,12 @@
 #include <gtest/gtest.h>
 
 #include "expect_error.h"
+#include "golden_file.h"
 #include "sample_tensors.h"
 #include "scratch_folder.h"
 
 namespace ebb {
 namespace {
-
-std::string golden(const std::string& name) {
-  return (std::filesystem::path(__FILE__).parent_path() / "golden" / name).string();
-}
 
 std::string file_of(const std::string& header, const std::string& data = "") {
   std::string length(8, '\0');
@@ -32,7 +29,7 @@ TEST(Safetensors, EveryDTypeAndShapeComesBackBitForBit) {
 }
 
 TEST(Safetensors, ReadsAFileOfTheReferenceLayout) {
-  const io::Safetensors file(golden("model.safetensors"));
+  const io::Safetensors file(testing::golden_file("model.safetensors"));
   EXPECT_EQ(file.metadata().at("note"), "größer");
   EXPECT_EQ(file.tensor("weights").to_vector(), (std::vector<double>{0, 0.5, 1, 1.5, 2, 2.5}));
   EXPECT_EQ(file.tensor("bias").dtype(), DType::f16);

@@ -16,12 +16,6 @@ namespace ebb::program {
 namespace {
 
 namespace fs = std::filesystem;
-using Words = std::vector<std::string>;
-
-Words operator+(Words a, const Words& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 ProgramResult train(const Words& words) {
   ProgramResult r = run_ebb(Words{"train", "--threads", "1", "--workers", "0"} + words);

@@ -17,7 +17,6 @@ namespace ebb::program {
 namespace {
 
 namespace fs = std::filesystem;
-using Words = std::vector<std::string>;
 
 const std::string kTokenizer = std::string(EBB_GOLDEN) + "/../../models/golden/tokenizer_llama3.json";
 

@@ -17,7 +17,6 @@ namespace ebb::program {
 namespace {
 
 namespace fs = std::filesystem;
-using Words = std::vector<std::string>;
 
 class Lock : public ::testing::Test {
  protected:

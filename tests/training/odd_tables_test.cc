@@ -125,6 +125,66 @@ TEST_F(OddTables, EmptyAndConstantColumnsAreLeftOutAndNamed) {
   expect_refusal("c.csv", "x,notes,k\n1,,a\n1,,b\n1,,a\n", "no column is left to learn from");
 }
 
+TEST_F(OddTables, WhatElseStandsForAMissingValueIsSaid) {
+  const std::string text = "x,c,k\n1,u,a\n-,None,b\n2,u,a\nNone,v,b\n3,v,a\n";
+  expect_refusal("a.csv", text,
+                 "line 3, column 1 (x): '-' is not a number; correct it, name it in --missing, or --ignore the column");
+  const ProgramResult r = train({"--data", scratch / "a.csv", "--missing", "None,-", "--steps", "3"});
+  expect_note(r, "column 1 (x): 2 of 5 values are missing and are filled with the mean of the training data");
+  EXPECT_NE(r.out.find("from 3 inputs"), std::string::npos) << r.out;  // x, c=u, c=v
+  // The network remembers it, and so does a run that goes on.
+  EXPECT_EQ(predict(file("b.csv", "x,c\n-,u\n1,None\n")).size(), 3u);
+  const ProgramResult more = run_ebb({"train", "--resume", run(), "--steps", "5"});
+  EXPECT_EQ(more.code, 0) << more.err;
+}
+
+TEST_F(OddTables, ColumnsThatNameOrNumberTheRowsAreNoted) {
+  std::string text = "number,name,x,k\n";
+  for (int i = 0; i < 40; ++i) text += fmt::format("{},n{},{},{}\n", i + 7, i, i % 3, i % 2);
+  const ProgramResult r = train({"--data", file("a.csv", text), "--steps", "3"});
+  expect_note(r, "column 1 (number) counts up by one from row to row; --ignore it if it only numbers them");
+  expect_note(r,
+              "column 2 (name) has 40 different words in 40 rows, such as 'n0', each of which is an input; --ignore it "
+              "if it names the rows");
+  EXPECT_EQ(r.out.find("column 3"), std::string::npos) << r.out;
+  expect_note(train({"--data", scratch / "a.csv", "--ignore", "number", "--target", "name", "--steps", "3"}),
+              "the target, column 2 (name), has 40 different words in 40 rows: what a class has in common can be "
+              "learned only where it has several");
+}
+
+TEST_F(OddTables, LinesMayEndWithSeparators) {
+  std::string text = flowers(120), longer;
+  for (char c : text) longer += c == '\n' ? std::string(",,\n") : std::string(1, c);
+  const ProgramResult r = train({"--data", file("a.csv", longer), "--steps", "300"});
+  EXPECT_NE(r.out.find("Predicting species from 2 inputs"), std::string::npos) << r.out;
+  expect_note(r, "column 4 is empty in every row and is left out");
+  EXPECT_EQ(evaluate({})["accuracy"], 1.0);
+}
+
+TEST_F(OddTables, ColumnsOfOneNameAreRefusedWhereTheyAreRead) {
+  expect_refusal("a.csv", "x,x,k\n1,2,a\n2,1,b\n",
+                 "line 1, column 2: column 1 is called 'x', too; give each its own name");
+  expect_refusal("b.csv", ",,k\n1,2,a\n2,1,b\n", "line 1, column 2: column 1 is without a name, too");
+  train({"--data", file("c.csv", "note,note,x,k\n,,1,a\n,,2,b\n,,3,a\n,,4,b\n"), "--steps", "3"});  // empty, left out
+  EXPECT_EQ(predict(file("d.csv", "note,note,x\n1,1,1\n")).size(), 2u);
+  expect_complaint({"predict", "--run", run(), "--data", file("e.csv", "x,x\n1,2\n")}, "column 1 is called 'x', too");
+}
+
+TEST_F(OddTables, NumbersThatDifferInLaterDigitsThanAreReadAreNamed) {
+  std::string text = "id,x,k\n";
+  for (int i = 0; i < 40; ++i) text += fmt::format("10000000000000000000000{:02},{},{}\n", i, i % 3, i % 2);
+  expect_note(train({"--data", file("a.csv", text), "--steps", "3"}),
+              "column 1 (id) is the same in every row, in the 16 digits that are read, and is left out");
+}
+
+TEST_F(OddTables, AFileWithoutAHeaderIsNamedAndOneColumnTellsWhatDividesThem) {
+  expect_refusal("a.csv", "x y k\n1 2 a\n",
+                 "line 1, column 1: one column is the target, so there must be at least two, not 1; "
+                 "columns are divided by commas, semicolons, tabs or |");
+  expect_note(train({"--data", file("DATA.CSV", flowers(60, ',', false)), "--steps", "3"}),
+              "the first line is an example and no header, so columns go by their numbers");
+}
+
 TEST_F(OddTables, ATargetOfOneValueIsRefused) {
   expect_refusal(
       "a.csv", "x,k\n1,lily\n2,lily\n3,lily\n",

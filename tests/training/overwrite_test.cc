@@ -14,7 +14,6 @@ namespace ebb::program {
 namespace {
 
 namespace fs = std::filesystem;
-using Words = std::vector<std::string>;
 
 // All files below a folder with what is in them.
 std::map<std::string, std::string> contents(const fs::path& folder) {

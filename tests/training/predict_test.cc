@@ -81,6 +81,32 @@ TEST_F(Predict, WordsThatTheNetworkDoesNotKnowAreCounted) {
   EXPECT_EQ(r.err, "ebb: note: column 2 (colour): 2 of 4 rows have a word that the network was not trained on\n");
 }
 
+// What overflows f32 comes out as NaN, which is no class and no number.
+TEST_F(Predict, ResultsThatAreNotFiniteAreLeftEmpty) {
+  const std::string rows = file("b.csv", "width,length\n5,1\n1e300,1\n");
+  const ProgramResult csv = run_ebb({"predict", "--run", run(), "--data", rows, "--probabilities"});
+  EXPECT_EQ(csv.code, 0) << csv.err;
+  EXPECT_NE(csv.out.find("\n2,,,,\n"), std::string::npos) << csv.out;
+  EXPECT_EQ(
+      csv.err,
+      "ebb: note: 1 of 2 predictions are not finite numbers and are left empty, the first that of row 2: its inputs "
+      "are too far from those of the training\n");
+  const json all = json::parse(run_ebb({"predict", "--run", run(), "--data", rows, "--json"}).out);
+  EXPECT_EQ(all[0]["prediction"], "lily");
+  EXPECT_TRUE(all[1]["prediction"].is_null() && all[1]["probability"].is_null()) << all;
+}
+
+TEST_F(Predict, ColumnsOfOneNameAreHandedOnUnderTwo) {
+  const std::string rows = file("b.csv", "id,width,id,length\na7,5,b9,1\n");
+  EXPECT_EQ(predict(rows, {"--keep", "1,3"})[0], "row,id,column 3,prediction,probability");
+  const json all = json::parse(run_ebb({"predict", "--run", run(), "--data", rows, "--keep", "1,3", "--json"}).out);
+  EXPECT_EQ(all[0]["keep"], (json{{"id", "a7"}, {"column 3", "b9"}}));
+  expect_complaint({"predict", "--run", run(), "--data", rows, "--keep", "id"}, "column 1 is called 'id', too");
+  expect_complaint({"predict", "--run", run(), "--data", rows, "--keep", "2,2"},
+                   "--keep 2: this column was named before");
+  expect_complaint({"predict", "--run", run(), "--data", rows, "--keep", ""}, "--keep: a column's name is empty");
+}
+
 TEST_F(Predict, TheResultOfTrainingIsAnObject) {
   const ProgramResult r = run_ebb(
       {"train", "--data", scratch / "a.csv", "--out", scratch / "other", "--steps", "300", "--threads", "1", "--json"});

@@ -13,13 +13,6 @@
 // CSV files and a run on them.
 namespace ebb::program {
 
-using Words = std::vector<std::string>;
-
-inline Words operator+(Words a, const Words& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 class Tables : public ::testing::Test {
  protected:
   std::string file(const std::string& name, const std::string& text) const {

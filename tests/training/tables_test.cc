@@ -126,7 +126,7 @@ TEST_F(Tables, EveryComplaintNamesLineAndColumn) {
     expect_complaint(words + Words{file("a.csv", text)}, "a.csv: " + part);
   };
   expect("x,k\n1,a\n2,b\noops,a\n3,b\n",
-         "line 4, column 1 (x): 'oops' is not a number; correct it, or --ignore the column");
+         "line 4, column 1 (x): 'oops' is not a number; correct it, name it in --missing, or --ignore the column");
   expect("x,k\n1,a\n2\n", "line 3, column 2 (k): the field is missing");
   expect("x,x,k\n1,2,a\n", "line 1, column 2: column 1 is called 'x', too");
   expect("k\na\nb\n", "line 1, column 1: one column is the target");

@@ -5,6 +5,17 @@
 
 #include "run_program.h"
 
+namespace ebb::program {
+
+using Words = std::vector<std::string>;
+
+inline Words operator+(Words a, const Words& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+}  // namespace ebb::program
+
 // A network and a data set so small that a step takes a millisecond.
 inline std::vector<std::string> tiny_run(const std::string& folder, const std::vector<std::string>& more = {},
                                          const std::string& model = "mlp") {

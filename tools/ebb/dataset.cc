@@ -139,7 +139,9 @@ Labelled read_folder(const std::string& folder, std::int64_t channels, std::int6
 // people.csv.gz is a table, too.
 bool is_table(const std::string& path) {
   const fs::path plain = fs::path(path).extension() == ".gz" ? fs::path(path).stem() : fs::path(path);
-  const std::string suffix = plain.extension().string();
+  std::string suffix = plain.extension().string();
+  std::transform(suffix.begin(), suffix.end(), suffix.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; });
   return suffix == ".csv" || suffix == ".tsv" || suffix == ".tab";
 }
 
@@ -155,7 +157,7 @@ std::string detect(const std::string& path) {
 // A file or folder to train on.
 Labelled read_labelled(const std::string& format, const std::string& path, const RunConfig& c) {
   if (format == "csv") {
-    TableSurvey survey = survey_table(path, {c.target, c.ignore, c.task});
+    TableSurvey survey = survey_table(path, {c.target, c.ignore, c.task, c.missing});
     const TableRows rows = read_rows(path, survey.facts, survey.classes, {.targets = true});
     return {rows.inputs, rows.targets, std::move(survey.classes), std::move(survey.facts), std::move(survey.notes)};
   }
@@ -346,7 +348,7 @@ Examples digits(std::int64_t count, std::uint64_t seed) {
   return {reshape(d.images, {count, 1, 28, 28}), d.labels};
 }
 
-std::string format_of(const RunConfig& c, const std::string& path) {
+std::string format_of_data(const RunConfig& c, const std::string& path) {
   const std::string format = c.format == "auto" ? detect(path) : c.format;
   require(format != "text", "--data {}: this is text, which only --model gpt and llama are trained on", path);
   require(format != "csv" || c.model == "mlp", "--data {}: rows of a table are for --model mlp, not {}", path, c.model);
@@ -416,7 +418,7 @@ Dataset load_dataset(const RunConfig& c, const DataFacts* known) {
     hold_back_validation(c, all);
     return all;
   }
-  const std::string format = format_of(c, c.data);
+  const std::string format = format_of_data(c, c.data);
   Labelled read =
       known && format == "csv" ? read_again(c.data, *known) : read_labelled(format, train_path(format, c.data), c);
   require(read.inputs.size(0) > 0, Error::Kind::io, "{}: there are no examples", c.data);
@@ -451,7 +453,7 @@ Examples load_test_examples(const RunConfig& c, const DataFacts& facts) {
   if (is_text(c)) return load_test_text(c, facts);
   if (c.data == "digits") return digits(c.test_count, 2 * c.seed + 1);
   const std::string named = c.test_data.empty() ? c.data : c.test_data;
-  const std::string format = format_of(c, named);
+  const std::string format = format_of_data(c, named);
   const std::string own = own_test_path(format, named);
   const std::string path = own.empty() ? named : own;
   Examples test;

@@ -17,7 +17,7 @@ constexpr std::array<std::uint32_t, 256> make_table() {
   }
   return table;
 }
-constexpr auto kTable = make_table();
+constexpr auto kChecksums = make_table();
 
 template <class Unsigned>
 std::string little_endian(Unsigned value) {
@@ -36,16 +36,16 @@ std::string varint(std::uint64_t value) {
 // A field begins with its number and the kind of what follows.
 enum Wire { kVarint = 0, kEight = 1, kBytes = 2, kFour = 5 };
 std::string key(int number, Wire wire) { return varint(static_cast<std::uint64_t>(number << 3 | wire)); }
-std::string field(int number, double value) {
+std::string event_field(int number, double value) {
   return key(number, kEight) + little_endian(std::bit_cast<std::uint64_t>(value));
 }
-std::string field(int number, float value) {
+std::string event_field(int number, float value) {
   return key(number, kFour) + little_endian(std::bit_cast<std::uint32_t>(value));
 }
-std::string field(int number, std::int64_t value) {
+std::string event_field(int number, std::int64_t value) {
   return key(number, kVarint) + varint(static_cast<std::uint64_t>(value));
 }
-std::string field(int number, std::string_view bytes) {
+std::string event_field(int number, std::string_view bytes) {
   return key(number, kBytes) + varint(bytes.size()) + std::string(bytes);
 }
 
@@ -53,7 +53,7 @@ std::string field(int number, std::string_view bytes) {
 
 std::uint32_t crc32c(std::string_view bytes) {
   std::uint32_t c = ~0u;
-  for (char byte : bytes) c = kTable[(c ^ static_cast<unsigned char>(byte)) & 255] ^ c >> 8;
+  for (char byte : bytes) c = kChecksums[(c ^ static_cast<unsigned char>(byte)) & 255] ^ c >> 8;
   return ~c;
 }
 
@@ -66,12 +66,12 @@ std::string tf_record(std::string_view bytes) {
 }
 
 std::string version_event(double wall_time) {
-  return field(1, wall_time) + field(3, std::string_view("brain.Event:2"));
+  return event_field(1, wall_time) + event_field(3, std::string_view("brain.Event:2"));
 }
 
 std::string scalar_event(double wall_time, std::int64_t step, std::string_view tag, float value) {
-  const std::string summary = field(1, std::string_view(field(1, tag) + field(2, value)));
-  return field(1, wall_time) + field(2, step) + field(5, std::string_view(summary));
+  const std::string summary = event_field(1, std::string_view(event_field(1, tag) + event_field(2, value)));
+  return event_field(1, wall_time) + event_field(2, step) + event_field(5, std::string_view(summary));
 }
 
 }  // namespace ebb::program

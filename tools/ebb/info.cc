@@ -54,7 +54,7 @@ Content read_content(const std::string& path) {
   return c;
 }
 
-std::string readable(std::uint64_t bytes) {
+std::string readable_bytes(std::uint64_t bytes) {
   if (bytes < 1024) return fmt::format("{} B", bytes);
   double size = static_cast<double>(bytes) / 1024;
   const char* unit = "KiB";
@@ -87,9 +87,10 @@ void print_info(const std::string& path, bool json) {
     return;
   }
   fmt::print("{}: {}, {} tensor{}, {} elements, {}\n", path, c.format, c.tensors.size(),
-             c.tensors.size() == 1 ? "" : "s", elements, readable(bytes));
+             c.tensors.size() == 1 ? "" : "s", elements, readable_bytes(bytes));
   TextTable table({"tensor", "dtype", "shape", "size"}, {3});
-  for (const auto& t : c.tensors) table.add({t.name.empty() ? "-" : t.name, t.dtype, t.shape.str(), readable(t.bytes)});
+  for (const auto& t : c.tensors)
+    table.add({t.name.empty() ? "-" : t.name, t.dtype, t.shape.str(), readable_bytes(t.bytes)});
   fmt::print("\n{}", table.str());
   if (c.metadata.empty()) return;
   fmt::print("\nmetadata\n{}", text_list({c.metadata.begin(), c.metadata.end()}, 2));

@@ -25,7 +25,7 @@ std::string joined(const auto& items, const auto& keep) {
   return fmt::format("{}", fmt::join(names, " "));
 }
 
-Json as_json(const LossInfo& loss) {
+Json loss_as_json(const LossInfo& loss) {
   Json inputs = Json::array(), options = Json::array();
   for (const LossInput& i : loss.inputs) {
     inputs.push_back({{"name", i.name}, {"differentiable", i.differentiable}, {"optional", i.optional}});
@@ -55,7 +55,7 @@ std::string in_full(const LossInfo& loss) {
 void list_losses(const std::string& name, const std::string& family, bool json) {
   if (!name.empty()) {
     const LossInfo& loss = loss_info(name);
-    fmt::print("{}", json ? as_json(loss).dump(2) + "\n" : in_full(loss));
+    fmt::print("{}", json ? loss_as_json(loss).dump(2) + "\n" : in_full(loss));
     return;
   }
   Json all = Json::array();
@@ -64,7 +64,7 @@ void list_losses(const std::string& name, const std::string& family, bool json) 
   for (const LossInfo& loss : loss_registry()) {
     if (!family.empty() && loss.family != family) continue;
     if (json) {
-      all.push_back(as_json(loss));
+      all.push_back(loss_as_json(loss));
       continue;
     }
     table.add({std::string(loss.name), std::string(loss.family), std::string(loss.formula),

@@ -16,7 +16,8 @@ using distributed::ParallelLinearOptions;
 ParallelLinearOptions divided(const RunConfig& c) { return {.parts = static_cast<int>(c.tensor_parallel)}; }
 
 // [own parts, n·T, k·heads·d] to k tensors [own parts · n, heads, T, d].
-std::vector<Tensor> apart(const Tensor& x, std::int64_t k, std::int64_t heads, std::int64_t n, std::int64_t time) {
+std::vector<Tensor> heads_apart(const Tensor& x, std::int64_t k, std::int64_t heads, std::int64_t n,
+                                std::int64_t time) {
   const std::int64_t own = x.size(0), d = x.size(2) / (k * heads);
   const Tensor split = permute(reshape(x, {own * n, time, k, heads, d}), {2, 0, 3, 1, 4});
   std::vector<Tensor> all;
@@ -52,7 +53,7 @@ ParallelBlock::ParallelBlock(const RunConfig& c)
 Tensor ParallelBlock::operator()(const Tensor& x) const {
   const std::int64_t n = x.size(0), time = x.size(1), width = x.size(2);
   const auto rows = [&](const Tensor& t) { return reshape(t, {n * time, width}); };
-  const std::vector<Tensor> qkv = apart(attention(rows(norm1(x))), 3, heads, n, time);
+  const std::vector<Tensor> qkv = heads_apart(attention(rows(norm1(x))), 3, heads, n, time);
   const Tensor mixed = scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {.causal = true});
   const std::int64_t own = mixed.size(0) / n;
   const Tensor together = reshape(permute(mixed, {0, 2, 1, 3}), {own, n * time, heads * mixed.size(3)});

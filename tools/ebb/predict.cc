@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 
@@ -25,6 +26,7 @@ struct PredictCommand {
 
 // The prediction for an example.
 struct Prediction {
+  bool finite = true;                 // NaN is no prediction, and no class is the likeliest then
   double number = 0;                  // of a regression
   std::size_t best = 0;               // of classes
   std::vector<double> probabilities;  // by class
@@ -37,11 +39,13 @@ std::vector<Prediction> predictions_of(const Tensor& predicted, const DataFacts&
   for (std::size_t i = 0; i < count; ++i) {
     if (facts.task == Task::numbers) {
       out[i].number = all[i];
+      out[i].finite = std::isfinite(all[i]);
       continue;
     }
     const auto row = all.begin() + static_cast<std::ptrdiff_t>(i) * classes;
     out[i].probabilities.assign(row, row + classes);
     out[i].best = static_cast<std::size_t>(std::max_element(row, row + classes) - row);
+    out[i].finite = std::all_of(row, row + classes, [](double p) { return std::isfinite(p); });
   }
   return out;
 }
@@ -67,10 +71,14 @@ std::string as_csv(const Unlabelled& data, const std::vector<Prediction>& all, c
     const Prediction& p = all[i];
     s += field(data.names[i]);
     for (std::size_t k = 0; k < data.kept_names.size(); ++k) s += "," + field(data.kept[i][k]);
-    s += numbers ? fmt::format(",{:.9g}", p.number)
-                 : fmt::format(",{},{:.6g}", field(facts.classes[p.best]), p.probabilities[p.best]);
+    if (!p.finite) {
+      s += numbers ? "," : ",,";
+    } else {
+      s += numbers ? fmt::format(",{:.9g}", p.number)
+                   : fmt::format(",{},{:.6g}", field(facts.classes[p.best]), p.probabilities[p.best]);
+    }
     for (std::size_t k = 0; probabilities && k < p.probabilities.size(); ++k)
-      s += fmt::format(",{:.6g}", p.probabilities[k]);
+      s += p.finite ? fmt::format(",{:.6g}", p.probabilities[k]) : ",";
     s += "\n";
   }
   return s;
@@ -91,6 +99,8 @@ std::string as_json(const Unlabelled& data, const std::vector<Prediction>& all, 
     for (std::size_t k = 0; k < data.kept_names.size(); ++k) j["keep"][data.kept_names[k]] = data.kept[i][k];
     if (facts.task == Task::numbers) {
       j["prediction"] = p.number;
+    } else if (!p.finite) {
+      j["prediction"] = j["probability"] = nullptr;
     } else {
       j["prediction"] = facts.classes[p.best];
       j["probability"] = p.probabilities[p.best];
@@ -112,6 +122,14 @@ void run_predict(const PredictCommand& c) {
   for (const std::string& note : data.notes) std::fprintf(stderr, "ebb: note: %s\n", note.c_str());
   const auto predicted =
       predictions_of(predict(trained.model, data.inputs, trained.facts), trained.facts, data.names.size());
+  const auto lost = std::find_if(predicted.begin(), predicted.end(), [](const Prediction& p) { return !p.finite; });
+  if (lost != predicted.end()) {
+    std::fprintf(stderr,
+                 "ebb: note: %td of %zu predictions are not finite numbers and are left empty, the first that of %s%s: "
+                 "its inputs are too far from those of the training\n",
+                 std::count_if(lost, predicted.end(), [](const Prediction& p) { return !p.finite; }), predicted.size(),
+                 data.pictures ? "" : "row ", data.names[static_cast<std::size_t>(lost - predicted.begin())].c_str());
+  }
   const std::string text = (c.json ? as_json : as_csv)(data, predicted, trained.facts, c.probabilities);
   if (c.out.empty()) {
     std::fwrite(text.data(), 1, text.size(), stdout);

@@ -159,7 +159,7 @@ bool matters(const std::string& name, const RunConfig& c) {
   if (name == "patience") return c.patience > 0;
   if (name == "shards") return c.shards > 1;
   if (name == "optimizer-state") return c.optimizer_state == "replicated";
-  if (any_of({"task", "target", "ignore"})) return c.model == "mlp" && c.data != "digits";
+  if (any_of({"task", "target", "ignore", "missing"})) return c.model == "mlp" && c.data != "digits";
   if (name == "resize") return !c.resize.empty();
   if (name == "momentum") return optimizer_info(c.optimizer).has_option("momentum");
   if (name == (c.steps > 0 ? "epochs" : "steps")) return false;

@@ -24,6 +24,7 @@ struct RunConfig {
   std::string task = "auto";
   std::string target = "";
   std::vector<std::string> ignore = {};
+  std::vector<std::string> missing = {};
   std::vector<std::int64_t> resize = {};
   std::int64_t train_count = 20000;
   std::int64_t test_count = 4000;
@@ -99,6 +100,7 @@ void each_setting(Config& c, V&& v) {
     Choices{"auto", "classification", "regression"});
   v("target", c.target, "CSV: the column to predict, by its name or its number from 1; unless given the last", any);
   v("ignore", c.ignore, "CSV: columns that are left out, by name or number, e.g. id,name", any);
+  v("missing", c.missing, "CSV: what stands for a missing value besides NA, NULL, ? and the like, e.g. None,-", any);
   v("resize", c.resize,
     "Pictures: their size, e.g. 64, or 48,64 for height and width; unless given the one they have, or 64 where they "
     "differ in size or are larger than 128",

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "core/closest_name.h"
@@ -16,12 +17,33 @@ namespace {
 
 using nlohmann::json;
 
+// Columns are known by their names, so that of two with one name nobody could say which is meant.
+void require_own_name(const CsvReader& reader, std::size_t column) {
+  const std::vector<std::string>& names = reader.names();
+  const std::string called = names[column].empty() ? "without a name" : fmt::format("called '{}'", names[column]);
+  for (std::size_t c = 0; c < names.size(); ++c) {
+    require(c == column || names[c] != names[column], Error::Kind::io,
+            "{}: line 1, column {}: column {} is {}, too; give each its own name", reader.path(),
+            std::max(c, column) + 1, std::min(c, column) + 1, called);
+  }
+}
+
+// Where a column is, if it is there.
+std::optional<std::size_t> column_called(const CsvReader& reader, const std::string& name) {
+  const auto found = std::find(reader.names().begin(), reader.names().end(), name);
+  if (found == reader.names().end()) return {};
+  const auto at = static_cast<std::size_t>(found - reader.names().begin());
+  require_own_name(reader, at);
+  return at;
+}
+
 // Where a column is, by its name or by its number from 1.
 std::size_t find_column(const CsvReader& reader, const std::string& wanted, const char* option) {
   const std::vector<std::string>& names = reader.names();
+  require(!wanted.empty(), "{}: a column's name is empty; columns without one are numbers from 1 to {}", option,
+          names.size());
   if (reader.has_header()) {
-    const auto found = std::find(names.begin(), names.end(), wanted);
-    if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
+    if (const std::optional<std::size_t> found = column_called(reader, wanted)) return *found;
   }
   const bool digits = !wanted.empty() && wanted.size() < 7 && wanted.find_first_not_of("0123456789") == wanted.npos;
   if (digits) {
@@ -38,8 +60,30 @@ std::size_t find_column(const CsvReader& reader, const std::string& wanted, cons
 }
 
 std::string name_of(const CsvReader& reader, std::size_t column) {
-  return reader.has_header() ? fmt::format("column {} ({})", column + 1, reader.names()[column])
-                             : fmt::format("column {}", column + 1);
+  const bool named = reader.has_header() && !reader.names()[column].empty();
+  return named ? fmt::format("column {} ({})", column + 1, reader.names()[column])
+               : fmt::format("column {}", column + 1);
+}
+
+CsvOptions options_of(const std::vector<std::string>& missing) {
+  CsvOptions o;
+  o.missing.insert(o.missing.end(), missing.begin(), missing.end());
+  return o;
+}
+
+// The last column. Where lines end with separators it is the last one that has a name or values.
+std::size_t usual_target(CsvReader& reader) {
+  const std::vector<std::string>& names = reader.names();
+  const std::size_t last = names.size() - 1;
+  std::size_t target = last;
+  while (reader.has_header() && target > 0 && names[target].empty()) --target;
+  for (CsvLine line; target < last && reader.next(line);) {
+    for (std::size_t c = target + 1; c <= last; ++c) {
+      if (!line.fields[c].empty()) target = c;
+    }
+  }
+  reader.rewind();
+  return target;
 }
 
 void require_all_targets(CsvReader& reader, std::size_t target) {
@@ -74,6 +118,15 @@ void note_column(const CsvReader& reader, std::size_t at, const CsvSurvey& seen,
     notes.push_back(fmt::format("{} has whole numbers up to {:.4g}, which are rounded to multiples of {:g}", name,
                                 seen.most, std::exp2(std::ceil(std::log2(std::abs(seen.most))) - 53)));
   }
+  if (seen.is_index()) {
+    notes.push_back(fmt::format("{} counts up by one from row to row; --ignore it if it only numbers them", name));
+  }
+  if (seen.is_name() && seen.dates() == DateOrder::none) {
+    notes.push_back(
+        fmt::format("{} has {} different words in {} rows, such as '{}', each of which is an input; --ignore it "
+                    "if it names the rows",
+                    name, seen.labels.size(), seen.words, seen.first_word));
+  }
   if (seen.missing > 0) {
     notes.push_back(fmt::format(
         "{}: {} of {} values are missing{}", name, seen.missing, seen.missing + seen.numbers + seen.words,
@@ -95,11 +148,10 @@ Places places_by_name(const CsvReader& reader, const TableFacts& facts, bool wit
   const std::vector<std::string>& names = reader.names();
   const std::vector<std::string_view> views(names.begin(), names.end());
   const auto find = [&](const std::string& name) {
-    const auto found = std::find(names.begin(), names.end(), name);
-    require(found != names.end(), Error::Kind::io,
-            "{}: line 1: there is no column '{}', which the model was trained on{}", reader.path(), name,
-            did_you_mean(name, views));
-    return static_cast<std::size_t>(found - names.begin());
+    const std::optional<std::size_t> found = column_called(reader, name);
+    require(found.has_value(), Error::Kind::io, "{}: line 1: there is no column '{}', which the model was trained on{}",
+            reader.path(), name, did_you_mean(name, views));
+    return *found;
   };
   Places places;
   for (const CsvColumn& c : facts.columns) places.columns.push_back(find(c.name));
@@ -135,21 +187,20 @@ std::int64_t TableFacts::inputs() const {
 }
 
 TableSurvey survey_table(const std::string& path, const TableChoices& choices) {
-  CsvReader reader(path, {});
+  CsvReader reader(path, options_of(choices.missing));
   const std::vector<std::string>& names = reader.names();
-  require(names.size() >= 2, Error::Kind::io,
-          "{}: line 1, column 1: one column is the target, so there must be at least two, not {}", path, names.size());
-  for (std::size_t c = 0; c < names.size(); ++c) {
-    const auto first = static_cast<std::size_t>(std::find(names.begin(), names.end(), names[c]) - names.begin());
-    require(first == c, Error::Kind::io, "{}: line 1, column {}: column {} is called '{}', too; give each its own name",
-            path, c + 1, first + 1, names[c]);
-  }
+  require(
+      names.size() >= 2, Error::Kind::io,
+      "{}: line 1, column 1: one column is the target, so there must be at least two, not {}; columns are divided by "
+      "commas, semicolons, tabs or |",
+      path, names.size());
   const std::size_t target =
-      choices.target.empty() ? names.size() - 1 : find_column(reader, choices.target, "--target");
+      choices.target.empty() ? usual_target(reader) : find_column(reader, choices.target, "--target");
   std::set<std::size_t> ignored;
   for (const std::string& name : choices.ignore) ignored.insert(find_column(reader, name, "--ignore"));
   require(!ignored.contains(target), "--ignore {}: this column is the target", names[target]);
 
+  require_own_name(reader, target);
   require_all_targets(reader, target);
   const std::vector<CsvSurvey> seen = survey_columns(reader, target);
   const CsvSurvey& labels = seen[target];
@@ -157,21 +208,29 @@ TableSurvey survey_table(const std::string& path, const TableChoices& choices) {
   TableSurvey survey;
   survey.facts.header = reader.has_header();
   survey.facts.width = static_cast<std::int64_t>(names.size());
+  survey.facts.missing = choices.missing;
   survey.facts.target = {static_cast<std::int64_t>(target), names[target]};
+  if (!reader.has_header())
+    survey.notes.push_back("the first line is an example and no header, so columns go by their numbers");
   if (reader.decimal() == ',') survey.notes.push_back("numbers have decimal commas");
   for (std::size_t c = 0; c < names.size(); ++c) {
     if (c == target || ignored.contains(c)) continue;
-    CsvColumn column = column_of(reader, c, seen[c], "--ignore the column");
+    if (!seen[c].is_empty()) require_own_name(reader, c);
+    CsvColumn column = column_of(reader, c, seen[c], {"name it in --missing", "--ignore the column"});
     if (seen[c].is_empty() || seen[c].is_constant()) {
-      survey.notes.push_back(fmt::format("{} is {} in every row and is left out", name_of(reader, c),
-                                         seen[c].is_empty() ? "empty" : "the same"));
+      const bool rounded = !seen[c].is_empty() && seen[c].words == 0 && !seen[c].written_alike;
+      survey.notes.push_back(fmt::format("{} is {} in every row{} and is left out", name_of(reader, c),
+                                         seen[c].is_empty() ? "empty" : "the same",
+                                         rounded ? ", in the 16 digits that are read," : ""));
       continue;
     }
     note_column(reader, c, seen[c], survey.notes);
     survey.facts.columns.push_back(std::move(column));
   }
   require(!survey.facts.columns.empty(), Error::Kind::io,
-          "{}: no column is left to learn from: they are the target, ignored, empty or the same in every row", path);
+          "{}: no column is left to learn from: they are the target, ignored, empty or the same in every row "
+          "(16 digits of a number are read)",
+          path);
 
   require(labels.labels.size() > 1, Error::Kind::io,
           "{}: the target, {}, is '{}' in every row: there is nothing to learn; choose another --target", path,
@@ -184,6 +243,12 @@ TableSurvey survey_table(const std::string& path, const TableChoices& choices) {
   }
   require(labels.labels.size() <= kMostLabels, Error::Kind::io,
           "{}: {} has more than {} different values, too many for classes", path, name_of(reader, target), kMostLabels);
+  if (labels.is_name()) {
+    survey.notes.push_back(
+        fmt::format("the target, {}, has {} different words in {} rows: what a class has in common can be "
+                    "learned only where it has several",
+                    name_of(reader, target), labels.labels.size(), labels.words));
+  }
   survey.classes = in_order(reader, labels.labels);
   return survey;
 }
@@ -191,7 +256,7 @@ TableSurvey survey_table(const std::string& path, const TableChoices& choices) {
 TableRows read_rows(const std::string& path, const TableFacts& facts, const std::vector<std::string>& classes,
                     const RowsWanted& wanted) {
   require(!facts.columns.empty(), Error::Kind::io, "{}: the model was not trained on a table", path);
-  CsvReader reader(path, {.header = CsvOptions::Header::detect});
+  CsvReader reader(path, options_of(facts.missing));
   const bool by_name = facts.header;
   Places places = by_name ? places_by_name(reader, facts, wanted.targets && wanted.target.empty())
                           : places_by_position(reader, facts, wanted.targets);
@@ -199,8 +264,12 @@ TableRows read_rows(const std::string& path, const TableFacts& facts, const std:
   TableRows all;
   std::vector<std::size_t> keep;
   for (const std::string& name : wanted.keep) {
-    keep.push_back(find_column(reader, name, "--keep"));
-    all.kept_names.push_back(by_name ? reader.names()[keep.back()] : fmt::format("column {}", keep.back() + 1));
+    const std::size_t at = find_column(reader, name, "--keep");
+    require(std::find(keep.begin(), keep.end(), at) == keep.end(), "--keep {}: this column was named before", name);
+    keep.push_back(at);
+    std::string called = by_name ? reader.names()[at] : "";
+    const bool taken = std::find(all.kept_names.begin(), all.kept_names.end(), called) != all.kept_names.end();
+    all.kept_names.push_back(called.empty() || taken ? fmt::format("column {}", at + 1) : std::move(called));
   }
 
   std::map<std::string, std::int64_t> number;
@@ -259,14 +328,21 @@ CsvColumn column_from_json(const json& j) {
 }  // namespace
 
 json to_json(const TableFacts& facts) {
-  json all{
-      {"header", facts.header}, {"width", facts.width}, {"target", to_json(facts.target)}, {"columns", json::array()}};
+  json all{{"header", facts.header},
+           {"width", facts.width},
+           {"missing", facts.missing},
+           {"target", to_json(facts.target)},
+           {"columns", json::array()}};
   for (const CsvColumn& c : facts.columns) all["columns"].push_back(to_json(c));
   return all;
 }
 
 TableFacts table_from_json(const json& all) {
-  TableFacts facts{all.at("header"), all.at("width"), {}, column_from_json(all.at("target"))};
+  TableFacts facts;
+  facts.header = all.at("header");
+  facts.width = all.at("width");
+  facts.target = column_from_json(all.at("target"));
+  facts.missing = all.value("missing", facts.missing);  // which old files do not have
   for (const json& c : all.at("columns")) facts.columns.push_back(column_from_json(c));
   return facts;
 }

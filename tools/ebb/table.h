@@ -14,6 +14,7 @@ namespace ebb::program {
 struct TableFacts {
   bool header = false;  // then columns are found by their names, otherwise by their positions
   std::int64_t width = 0;
+  std::vector<std::string> missing = {};  // what stands for a missing value besides the usual
   std::vector<CsvColumn> columns;
   CsvColumn target;
   std::int64_t inputs() const;
@@ -23,9 +24,10 @@ TableFacts table_from_json(const nlohmann::json& json);
 
 // The user's options for a table.
 struct TableChoices {
-  std::string target;               // a name, or a number from 1; empty: the last column
-  std::vector<std::string> ignore;  // columns that are not read
-  std::string task = "auto";        // auto, classification or regression
+  std::string target;                     // a name, or a number from 1; empty: the last column that is not empty
+  std::vector<std::string> ignore;        // columns that are not read
+  std::string task = "auto";              // auto, classification or regression
+  std::vector<std::string> missing = {};  // see TableFacts
 };
 
 struct TableSurvey {

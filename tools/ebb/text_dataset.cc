@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kTalesLength = 300'000;
 
-std::string text_of(const std::string& path) { return std::string(io::TextFile(path).text()); }
+std::string text_of_file(const std::string& path) { return std::string(io::TextFile(path).text()); }
 
 // The end of the text is for the test.
 struct Texts {
@@ -26,9 +26,9 @@ struct Texts {
 };
 Texts load_texts(const RunConfig& c) {
   Texts t;
-  t.train = c.data == "tales" ? make_tales(kTalesLength, c.seed) : text_of(c.data);
+  t.train = c.data == "tales" ? make_tales(kTalesLength, c.seed) : text_of_file(c.data);
   if (!c.test_data.empty()) {
-    t.test = text_of(c.test_data);
+    t.test = text_of_file(c.test_data);
   } else {
     const auto kept = static_cast<std::size_t>(static_cast<double>(t.train.size()) * (1 - c.test_fraction));
     t.test = t.train.substr(kept);

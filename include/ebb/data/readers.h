@@ -36,18 +36,19 @@ LabelledImages read_image_folder(const std::string& folder, int channels = 3, st
 
 struct CsvOptions {
   enum class Header { detect, yes, no };
-  char separator = 0;                     // 0: comma, semicolon or tab, whichever is most frequent in the first line
-  char decimal = 0;                       // '.' or ','; 0: a comma where fields like 3,14 occur and none like 3.14
+  char separator = 0;  // 0: what a line sep=; says, or `,`, `;`, tab or `|`, the most frequent in the first line
+  char decimal = 0;    // '.' or ','; 0: a comma where fields like 3,14 occur and none like 3.14
   Header header = Header::detect;         // detect: a first line with a word above a number or date, or with words only
   std::vector<std::string> columns = {};  // by name, or by number from 0 where there is no header; empty: all
-  std::vector<std::string> missing = {"", "NA", "N/A", "nan", "NaN", "null", "?"};  // become NaN
+  // They become NaN, as numbers that are NaN do.
+  std::vector<std::string> missing = {"", "NA", "N/A", "n/a", "#N/A", "<NA>", "nan", "NaN", "null", "NULL", "\\N", "?"};
   DType dtype = DType::f32;
 };
 struct Table {
   std::vector<std::string> names;  // of the selected columns; of one of words "colour=red" and so on
   Tensor values;                   // [rows, columns]
 };
-// A table of numbers separated by commas, semicolons or tabs, plain or gzipped; fields may be "quoted", empty lines are
+// A table of fields between commas, semicolons, tabs or `|`, plain or gzipped; fields may be "quoted", empty lines are
 // skipped. A column of words gives one column per word, 1 where it is the word; of more than 64 it is an Error. Dates
 // become days since 1970. In f32 numbers keep seven digits: read times as f64 and subtract their mean.
 Table read_csv(const std::string& path, const CsvOptions& options = {});
