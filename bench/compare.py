@@ -24,6 +24,7 @@ from pathlib import Path
 
 import contenders
 import machines
+import page
 import report
 import scaling
 import setting
@@ -334,7 +335,7 @@ def main():
             for c in comparisons:
                 c.stop()
     if not options.cases and not options.no_page and not options.rows and len(options.threads) == 1:
-        report.write_page(results.known, setting.ROOT / "docs")
+        page.write_page(results.known, setting.ROOT / "docs")
         machines.PAGE.write_text(machines.write_section(machines.PAGE.read_text()))
         print("\nWrote docs/benchmarks.md")
 

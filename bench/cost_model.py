@@ -24,11 +24,9 @@ root), stragglers that are not jitter, reading data, checkpoints.
 """
 
 import argparse
-import json
 import math
 import os
 import statistics
-import subprocess
 import sys
 import time
 from dataclasses import dataclass, replace

@@ -96,7 +96,7 @@ def main():
     warnings.filterwarnings("ignore", category=ConvergenceWarning)
     kept = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
     behind = 0
-    print(f"| data | rows | Ebb | scikit-learn | difference ± standard error | |\n|---|---|---|---|---|---|")
+    print("| data | rows | Ebb | scikit-learn | difference ± standard error | |\n|---|---|---|---|---|---|")
     for name in options.only or SETS:
         x, y, names = SETS[name]()
         known = kept.get(name, {}).get("scikit-learn", [])

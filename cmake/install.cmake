@@ -15,14 +15,19 @@ endforeach()
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/ebb-config.cmake.in ${PROJECT_BINARY_DIR}/ebb-config.cmake
                               INSTALL_DESTINATION ${config_dir})
-# Before version 1.0 every minor version may change the interface.
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/ebb-config-version.cmake COMPATIBILITY SameMinorVersion)
+# Before version 1.0 every minor version may change the interface; from then on a program that asked for 1.2 builds with 1.3.
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+  set(compatible SameMinorVersion)
+else()
+  set(compatible SameMajorVersion)
+endif()
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/ebb-config-version.cmake COMPATIBILITY ${compatible})
 install(FILES ${PROJECT_BINARY_DIR}/ebb-config.cmake ${PROJECT_BINARY_DIR}/ebb-config-version.cmake
         DESTINATION ${config_dir} COMPONENT development)
 
 # What a static library leaves its users to link. As flags and not as required modules: those would ask for the libraries
 # their shared forms were built from, too.
-pkg_check_modules(EBB_PRIVATE REQUIRED QUIET fmt libhwy openblas zlib libpng libjpeg)
+pkg_check_modules(EBB_PRIVATE REQUIRED QUIET fmt libhwy ${EBB_BLAS_MODULES} zlib libpng libjpeg)
 list(JOIN EBB_PRIVATE_LDFLAGS " " private_libraries)
 file(RELATIVE_PATH prefix_from_pc /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/ebb.pc.in ${PROJECT_BINARY_DIR}/ebb.pc @ONLY)

@@ -78,7 +78,8 @@ def made():
         bars.append((f"{what} ({machine})", mean, peer))
         days += dates
     about = (f"Geometric means, above 1 Ebb is faster; competitors are PyTorch, torch.compile, JAX, MLX, Liger, CCE and QuACK where they\n"
-             f"have the function, with the same inputs in the same run, measured {min(days)} to {max(days)}.\n")
+             f"have the function, with the same inputs in the same run, measured {min(days)} to {max(days)}\n"
+             f"with the trees of those days.\n")
     picture = plots.ratio_plot(bars, "Time of the fastest competitor relative to Ebb")
     return "\n".join(lines) + "\n\n" + about, picture
 

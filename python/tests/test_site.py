@@ -93,6 +93,12 @@ def test_links_are_called_by_titles(site):
     assert '<a href="laziness.html">Laziness and sweeps</a>' in page and ".md</a>" not in page
 
 
+def test_bars_in_cells_are_bars(site):
+    assert "<code>|</code>" in text_of(site, "command_line")
+    for page in site.glob("*.html"):
+        assert not re.search(r"<td>(?:(?!</td>).)*\\\|", page.read_text(encoding="utf-8"), re.S), page.name
+
+
 # ---- colours
 
 
@@ -223,6 +229,19 @@ def test_search_ranks_guides_over_headers(site, browser, query, guide, list_of_n
     behind = next((k for k, link in enumerate(links) if list_of_names and link.startswith(list_of_names)), len(links))
     assert next(k for k, link in enumerate(links) if link.startswith(guide)) < min(3, behind), links[:5]
     assert not re.match(r"(python_)?reference", links[0]), links[:5]
+
+
+@needs_browser
+@pytest.mark.parametrize("query, guide", [("optimizer", "training.html"), ("optimiser", "training.html"), ("initialisers", "training.html")])
+def test_search_knows_both_spellings(site, browser, query, guide):
+    assert found(browser, site, query)[0].startswith(guide)
+
+
+@needs_browser
+def test_search_lists_headers_last(site, browser):
+    links = found(browser, site, "lstm")
+    assert max(k for k, link in enumerate(links) if link.startswith(("training", "from_pytorch"))) < min(
+        k for k, link in enumerate(links) if link.startswith("reference")), links
 
 
 @needs_browser

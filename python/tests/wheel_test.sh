@@ -17,8 +17,8 @@ from pathlib import Path
 wheel, = Path(sys.argv[1]).glob("ebb_grad-*.whl")
 archive = zipfile.ZipFile(wheel)
 names = archive.namelist()
-for part in ("ebb/__init__.py", "ebb/__init__.pyi", "ebb/nn/functional.py", "ebb/nn/__init__.pyi", "ebb/torch.py", "ebb/py.typed",
-             "ebb/_core/__init__.pyi", "ebb/losses.pyi", "ebb/torch.pyi", "ebb/_program"):
+for part in ("ebb/__init__.py", "ebb/__init__.pyi", "ebb/nn/functional.py", "ebb/nn/__init__.pyi", "ebb/torch/__init__.py", "ebb/py.typed",
+             "ebb/_core/__init__.pyi", "ebb/losses.pyi", "ebb/torch/__init__.pyi", "ebb/_program"):
     assert part in names, f"{part} is not in the wheel: {names}"
 assert any(n.startswith("ebb/_core.") and n.endswith(".so") for n in names), names
 assert any(n.endswith(".data/scripts/ebb") for n in names), names
@@ -37,7 +37,7 @@ assert metadata.get_all("License-File") == ["LICENSE"] and any(n.endswith("/lice
 assert set(metadata.get_all("Provides-Extra")) == {"numpy", "torch", "cuda12", "cuda13", "all"}, metadata.items()
 asked = metadata.get_all("Requires-Dist")
 assert all("extra ==" in line for line in asked), asked  # nothing without being asked for
-for library in ("cuda-nvrtc", "cublas", "cudnn", "nccl"):
+for library in ("cuda-nvrtc", "cublas", "cudnn", "cusolver", "nccl"):
     for extra in ("cuda12", "cuda13"):
         assert any(library in line and extra in line for line in asked), (library, extra, asked)
 PY

@@ -12,6 +12,7 @@
 #include "cuda/backend.h"
 #include "cuda/library/cublaslt.h"
 #include "cuda/library/cudnn.h"
+#include "cuda/library/cusolver.h"
 #include "cuda/library/nccl.h"
 #include "cuda/runtime/driver.h"
 #include "ebb/memory.h"
@@ -67,6 +68,9 @@ std::vector<Finding> find_environment() {
                                   : Finding{"cuBLASLt", "", "not looked for without a GPU"});
   all.push_back({"cuDNN", cuda::cudnn_table() ? "convolves" : "",
                  "convolutions on a GPU are faster with it: `pip install nvidia-cudnn-cu12` (or -cu13)"});
+  all.push_back({"cuSOLVER", cuda::cusolver_table() ? "factorises matrices" : "",
+                 "cholesky, solve, svd and eigh on a GPU are faster with it: `pip install nvidia-cusolver` (CUDA 12: "
+                 "nvidia-cusolver-cu12)"});
   all.push_back({"NCCL", cuda::nccl() ? "sums between GPUs" : "",
                  "several GPUs need it: `pip install nvidia-nccl-cu12`, or Debian's libnccl2"});
   all.push_back(find_cache());

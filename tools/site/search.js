@@ -49,14 +49,24 @@ function corrections(word) {
   return [...vocabulary.keys()].filter((known) => oneTypo(word, known)).sort((a, b) => vocabulary.get(b) - vocabulary.get(a)).slice(0, 4);
 }
 
+// American and British spelling find each other: optimizer and optimiser, color and colour.
+function spellings(word) {
+  const others = [word.replace(/iz(?=[aei])/g, "is"), word.replace(/is(?=[aei])/g, "iz"), word.replace(/our/g, "or"),
+    word.replace(/or(?=s|i|ed|$)/g, "our")];
+  return [word, ...others.filter((other) => other !== word && occurs(other))];
+}
+
+const occurs = (word) => sections().some((s) => s.name.includes(word) || s.words.includes(word));
+
 // {found: sections in order, corrected: words that were taken for what was typed}
 function searched(text) {
   const corrected = [];
   const choices = text.toLowerCase().split(/\s+/).filter(Boolean).map((word) => {
-    if (sections().some((s) => s.name.includes(word) || s.words.includes(word))) return [word];
+    const known = spellings(word);
+    if (occurs(word) || known.length > 1) return known;
     const meant = corrections(word);
     corrected.push(...meant);
-    return meant.length ? meant : [word];
+    return meant.length ? [...new Set(meant.flatMap(spellings))] : [word];
   });
   const found = choices.length ? sections().map((s) => [score(s, choices), s]).filter(([points]) => points > 0) : [];
   found.sort((a, b) => b[0] - a[0]);
