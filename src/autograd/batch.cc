@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "ebb/ops.h"
+#include "graph/formula.h"
 
 namespace ebb {
 namespace {
@@ -141,12 +142,24 @@ class CopyOfNode {
 }  // namespace
 
 Batch::Batch(const Tensor& root, const Tensor& hole) : root_(root), hole_(hole) {
-  GraphLock lock(root.node());
-  while (!sort(lock)) lock.widen();
+  for (;;) {
+    std::vector<Tensor> formulas;
+    {
+      GraphLock lock(root.node());
+      while (!sort(lock)) lock.widen();
+      for (Node* n : order_) {
+        if (is_folded(*n)) formulas.emplace_back(n);
+      }
+    }
+    if (formulas.empty()) return;
+    for (const Tensor& t : formulas) expand(t);
+  }
 }
 
 bool Batch::sort(GraphLock& lock) {
   order_.clear();
+  possible_ = true;
+  largest_ = 1;
   std::unordered_map<const Node*, bool> depends{{hole_.node(), true}};
   std::vector<std::pair<Node*, std::size_t>> stack{{root_.node(), 0}};  // a node and its next input
   while (!stack.empty()) {

@@ -8,6 +8,7 @@
 
 #include "core/host_lock.h"
 #include "core/spin.h"
+#include "graph/formula.h"
 
 namespace ebb {
 namespace {
@@ -80,6 +81,7 @@ void GraphLock::widen() {
 }
 
 Tensor input_of(const Tensor& t, std::size_t k) {
+  if (t.node()->op == Op::formula) expand(t);
   GraphLock lock(t.node());
   return k < t.node()->inputs.size() ? Tensor(t.node()->inputs[k]) : Tensor();
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/format_error.h"
+#include "graph/formula.h"
 #include "graph/history.h"
 #include "graph/lock.h"
 #include "graph/origin.h"
@@ -19,8 +20,9 @@ constexpr int kMostTransforms = 30;
 struct OfThread {
   bool history_on = true, eager_on = false, tracing_on = false;
   int transforms_open = 0;
-  // Ids of new nodes, taken in runs.
-  std::uint64_t next_id = 0, ids_end = 0;
+  bool making_formula = false;
+  // Ids of new nodes, taken in runs; what belongs to a node of before has the id of that.
+  std::uint64_t next_id = 0, ids_end = 0, id_of_formula = 0;
   // Nodes that wait to be deleted, and whether somebody is at it.
   Node* dead = nullptr;
   bool burying = false;
@@ -143,6 +145,7 @@ constexpr std::uint64_t kIdRun = 1024;
 
 std::uint64_t take_id() {
   OfThread& of = of_thread;
+  if (of.id_of_formula != 0) return of.id_of_formula;
   if (of.next_id == of.ids_end) {
     of.next_id = next_ids.fetch_add(kIdRun, std::memory_order_relaxed);
     of.ids_end = of.next_id + kIdRun;
@@ -275,6 +278,52 @@ Tensor make_placeholder(DType dtype, const Shape& shape, const Strides& strides,
   t.node()->payload.operation = t.node()->id;  // never equal to another
   t.node()->storage.strides = strides;
   return t;
+}
+
+bool may_be_folded(std::span<const Tensor* const> operands) {
+  const OfThread& of = of_thread;
+  if (!of.history_on || of.tracing_on || of.making_formula || origins_on()) return false;
+  return std::none_of(operands.begin(), operands.end(),
+                      [](const Tensor* t) { return t->defined() && t->node()->history != 0; });
+}
+
+Tensor make_folded(const std::shared_ptr<const Formula>& formula, std::span<const Tensor* const> operands) {
+  Node* node = new Node(Op::formula, formula->dtype, formula->shape);
+  Tensor result = Tensor::adopt(node);
+  node->formula = formula;
+  node->inputs.reserve(operands.size());
+  for (const Tensor* t : operands) {
+    if (!t->defined()) continue;
+    Node* n = t->node();
+    retain(n);
+    node->inputs.push_back(n);
+    join_device(*node, *n);
+    if (!n->evaluated.load(std::memory_order_acquire)) node->depth = std::max(node->depth, n->depth);
+  }
+  node->depth += formula->depth;
+  finish(node);
+  return result;
+}
+
+MakingFormula::MakingFormula()
+    : history_(of_thread.history_on),
+      eager_(of_thread.eager_on),
+      tracing_(of_thread.tracing_on),
+      making_(std::exchange(of_thread.making_formula, true)),
+      id_(of_thread.id_of_formula) {}
+MakingFormula::MakingFormula(const Node& before) : MakingFormula() {
+  OfThread& of = of_thread;
+  of.history_on = of.eager_on = false;
+  of.tracing_on = true;
+  of.id_of_formula = before.id;
+}
+MakingFormula::~MakingFormula() {
+  OfThread& of = of_thread;
+  of.history_on = history_;
+  of.eager_on = eager_;
+  of.tracing_on = tracing_;
+  of.making_formula = making_;
+  of.id_of_formula = id_;
 }
 
 Tracing::Tracing() : before_(std::exchange(of_thread.tracing_on, true)) {}

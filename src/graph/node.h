@@ -74,6 +74,7 @@ using Rule =
     std::function<std::vector<Tensor>(const Tensor& grad, const Tensor& output, const std::vector<Tensor>& inputs)>;
 
 class Companions;
+class Formula;
 
 // What only few nodes have.
 struct NodeExtra {
@@ -110,6 +111,7 @@ struct Node {
   InputList inputs;  // owned references, room for them reserved before the first
   Storage storage;   // fixed once evaluated
   std::unique_ptr<NodeExtra> extra;
+  std::shared_ptr<const Formula> formula;  // while its nodes are not made: the inputs are its operands
   std::atomic<bool> evaluated{false};
   bool consumed = false;              // backward has used this node's history
   const void* computed_by = nullptr;  // the evaluation that will fill it
@@ -131,9 +133,10 @@ struct Node {
   }
 };
 
-// The inputs that a node's value is made of: an alias is its first input.
+// The inputs that a node's value is made of: an alias is its first input, a formula one of its operands.
 inline std::span<Node* const> value_inputs(const Node& n) {
-  return {n.inputs.begin(), info(n.op).cls == OpClass::alias ? std::size_t{1} : n.inputs.size()};
+  const bool alias = info(n.op).cls == OpClass::alias && !n.formula;
+  return {n.inputs.begin(), alias ? std::size_t{1} : n.inputs.size()};
 }
 
 void retain(Node* node);

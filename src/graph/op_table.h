@@ -13,7 +13,8 @@ namespace ebb {
 //   row         uses an index of its row (pick, place), fused into sweeps
 //   library     a call on whole tensors; a device has a function for each of them
 //   alias       the value of inputs[0]; the node exists for its gradient rule or its place in the order.
-//               Formulas made of other operations (gelu, softmax, every loss) are aliases of their result.
+//               Formulas made of other operations (gelu, softmax, every loss) are aliases of their result;
+//               `formula` is one whose nodes may be made later (graph/formula.h)
 #define EBB_OP_CLASSES(X) X(leaf) X(view) X(elementwise) X(reduce) X(row) X(library) X(alias)
 
 // The only list of operations, and everything that is known about one without computing it. A row names its class and
@@ -39,7 +40,7 @@ namespace ebb {
   LEAF(data) LEAF(constant) LEAF(iota) LEAF(random_uniform)                                                           \
   /* order and history */                                                                                             \
   ALIAS(variable, 1, none) ALIAS(track, 1, yes) ALIAS(stop_gradient, 1, none) ALIAS(depend, 2, yes)                   \
-  ALIAS(custom, -1, yes)                                                                                              \
+  ALIAS(custom, -1, yes) ALIAS(formula, -1, none)                                                                     \
   VIEW(reshape, 1, yes) VIEW(permute, 1, yes) VIEW(expand, 1, yes) VIEW(narrow, 1, yes) VIEW(output, 1, yes)          \
   /* the same numbers on the device of attrs.i: plans end there, each is for one device */                            \
   VIEW(to_device, 1, yes)                                                                                             \

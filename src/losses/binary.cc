@@ -4,6 +4,7 @@
 #include "core/format_error.h"
 #include "ebb/autograd.h"
 #include "ebb/ops.h"
+#include "losses/deferred.h"
 #include "losses/describe.h"
 #include "losses/gradients.h"
 #include "losses/one_pass.h"
@@ -66,11 +67,9 @@ Tensor logit_terms(const Tensor& logits, const Tensor& target, const Tensor& pos
       inputs);
 }
 
-}  // namespace
-
 // Binary cross-entropy of a probability.
 //   −[y·log p + (1 − y)·log(1 − p)]      dp = (p − y) / max(p·(1 − p), 1e-12)      dy = log(1 − p) − log p
-Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const BinaryCrossEntropyOptions& o) {
+Tensor bce_formula(const Tensor& input, const Tensor& target, const BinaryCrossEntropyOptions& o) {
   const char* op = "binary_cross_entropy";
   require_same_shape(op, "input", input, "target", target);
   const Precision precision(op, {input, target});
@@ -86,7 +85,7 @@ Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Bin
   return precision.rounded(reduce(op, terms, o.reduction));
 }
 
-Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target, const BceWithLogitsOptions& o) {
+Tensor bce_with_logits_formula(const Tensor& input, const Tensor& target, const BceWithLogitsOptions& o) {
   const char* op = "binary_cross_entropy_with_logits";
   require_same_shape(op, "input", input, "target", target);
   const Precision precision(op, {input, target});
@@ -95,6 +94,15 @@ Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& targe
   Tensor terms = logit_terms(precision.wide(input), precision.wide(target), q);
   if (o.weight.defined()) terms = broadcast_weight(op, "weight", precision.wide(o.weight), terms.shape()) * terms;
   return precision.rounded(reduce(op, terms, o.reduction));
+}
+
+}  // namespace
+
+Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const BinaryCrossEntropyOptions& o) {
+  return deferred_loss<bce_formula>(input, target, o);
+}
+Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target, const BceWithLogitsOptions& o) {
+  return deferred_loss<bce_with_logits_formula>(input, target, o);
 }
 
 // (1/C)·Σ_c w_c·bce_with_logits(x_c, y_c)
@@ -175,10 +183,12 @@ Sides probability_slopes(const Tensor& p, const Balance& b, double gamma) {
 // ---- the same, both sides at once, with as few operations an element as value and gradient together need. Labels
 // blend the sides as weights: α·y and (1 − α)·(1 − y).
 
-struct Shares {
+struct LabelShares {
   Tensor positive, negative;
 };
-Shares shares(const Tensor& y, const Balance& b) { return {b.positive * y, fma(y, -b.negative, b.negative)}; }
+LabelShares label_shares(const Tensor& y, const Balance& b) {
+  return {b.positive * y, fma(y, -b.negative, b.negative)};
+}
 
 // With a = |x|, r = σ(a) and k = σ(−a): x speaks against one side, which costs r^γ·softplus(a), and for the other,
 // which costs k^γ·softplus(−a). Times their shares, with softplus(a) = a + softplus(−a):
@@ -191,7 +201,7 @@ struct FocalParts {
 FocalParts focal_parts(const Tensor& x, const Tensor& y, const Balance& b, double gamma) {
   FocalParts f;
   const Tensor e = exp(-abs(x));
-  const Shares share = shares(y, b);
+  const LabelShares share = label_shares(y, b);
   f.right = x >= 0;
   f.r = reciprocal(1 + e), f.k = e * f.r;
   f.near = log1p_unit(e), f.far = abs(x) + f.near;
@@ -223,7 +233,7 @@ ProbabilityParts probability_parts(const Tensor& p, const Tensor& y, const Balan
   ProbabilityParts f;
   f.q = 1 - p;
   f.log_p = bounded_log(p), f.log_q = bounded_log_of_rest(p);
-  const Shares share = shares(y, {-b.positive, -b.negative});
+  const LabelShares share = label_shares(y, {-b.positive, -b.negative});
   auto less = [gamma](const Tensor& x) { return power(gamma < 1 ? where(x == 0, 1, x) : x, gamma - 1); };
   f.u = share.positive, f.d = share.negative;
   if (gamma != 0 && gamma != 1) f.u = f.u * less(f.q), f.d = f.d * less(p);

@@ -7,6 +7,7 @@
 #include "core/format_error.h"
 #include "ebb/ops.h"
 #include "losses/classes.h"
+#include "losses/deferred.h"
 #include "losses/describe.h"
 #include "losses/dft.h"
 #include "losses/gradients.h"
@@ -33,10 +34,8 @@ Tensor reduce_kept(const char* op, const Tensor& terms, const Targets& t, const 
   return reduce_weighted(op, kept * weights, sum(reshape(t.weight, shape) * weights), reduction);
 }
 
-}  // namespace
-
 // Negative log-likelihood.    −w_y·x_y
-Tensor nll_loss(const Tensor& input, const Tensor& target, const NllOptions& o) {
+Tensor nll_formula(const Tensor& input, const Tensor& target, const NllOptions& o) {
   const char* op = "nll_loss";
   const Precision p(op, {input});
   const int axis = class_axis(op, input);
@@ -47,8 +46,6 @@ Tensor nll_loss(const Tensor& input, const Tensor& target, const NllOptions& o) 
   const Tensor terms = -(t.weight * picked);
   return p.rounded(reduce_weighted(op, kept_terms(terms, t, target.shape()), t.total, o.reduction));
 }
-
-namespace {
 
 // −Σ_c w_c·t_c·logp_c = (Σ w·t)·log s − Σ w·t·z. A class of probability 0 and logit −inf counts 0.
 Tensor cross_entropy_of_probabilities(const Precision& p, const Tensor& x, int axis, const Tensor& target,
@@ -96,9 +93,7 @@ Tensor cross_entropy_of_indices(const Precision& p, const Tensor& input, int axi
   return reduce_kept(op, terms, t, target.shape(), o.token_weight, o.reduction);
 }
 
-}  // namespace
-
-Tensor cross_entropy(const Tensor& input, const Tensor& target, const CrossEntropyOptions& o) {
+Tensor cross_entropy_formula(const Tensor& input, const Tensor& target, const CrossEntropyOptions& o) {
   const char* op = "cross_entropy";
   require(target.defined(), "{}: the target is an empty Tensor; give it a value", op);
   require(o.label_smoothing >= 0 && o.label_smoothing <= 1, "{}: label_smoothing must be in [0, 1], got {}", op,
@@ -119,6 +114,15 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const CrossEntro
       op, target.dtype(), input.shape(), target.shape());
   require_class_indices(op, input, axis, target);
   return p.rounded(cross_entropy_of_indices(p, input, axis, target, o));
+}
+
+}  // namespace
+
+Tensor nll_loss(const Tensor& input, const Tensor& target, const NllOptions& o) {
+  return deferred_loss<nll_formula>(input, target, o);
+}
+Tensor cross_entropy(const Tensor& input, const Tensor& target, const CrossEntropyOptions& o) {
+  return deferred_loss<cross_entropy_formula>(input, target, o);
 }
 
 // Dynamic fine-tuning (Wu et al., 2025).    −sg(p_y)·log p_y

@@ -269,7 +269,9 @@ LinearRows log_prob_rows(const Tensor& x, const Tensor& head, const Tensor& targ
     scaled = x * (1 / options.temperature);
     if (o.bias.defined()) o.bias = o.bias * (1 / options.temperature);
   }
-  return check_arguments(op, scaled, head, target, o);
+  LinearRows rows = check_arguments(op, scaled, head, target, o);
+  rows.c.of_log_probs = true;
+  return rows;
 }
 
 // ---- as the registry has them ---------------------------------------------------------------------------------------

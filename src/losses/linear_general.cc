@@ -14,7 +14,7 @@
 namespace ebb {
 namespace {
 
-const char* const kName = "linear_cross_entropy";
+const char* const kCrossEntropyName = "linear_cross_entropy";
 
 // −Σ w·t·log p of every row, [N], a chunk of rows at a time: the backward pass computes the logits again.
 Tensor probability_losses(const Tensor& x, const Tensor& head, const Tensor& target,
@@ -43,13 +43,14 @@ Tensor general_linear_cross_entropy(const Tensor& x, const Tensor& head, const T
                                     const LinearCrossEntropyOptions& o) {
   const bool probabilities = is_floating(target.dtype());
   require(head.rank() >= 2 && x.rank() >= 1 && x.size(-1) == head.size(-1),
-          "{}: hidden states of shape {} and a head of shape {} do not fit; give [.., H] and [V, .., H]", kName,
-          x.shape(), head.shape());
-  require(head.rank() == 2 || x.rank() == 2, "{}: a head of shape {} needs hidden states [N, H], got shape {}", kName,
-          head.shape(), x.shape());
-  require(o.reduction != Reduction::batchmean, "{}: reduction must be none, mean or sum", kName);
+          "{}: hidden states of shape {} and a head of shape {} do not fit; give [.., H] and [V, .., H]",
+          kCrossEntropyName, x.shape(), head.shape());
+  require(head.rank() == 2 || x.rank() == 2, "{}: a head of shape {} needs hidden states [N, H], got shape {}",
+          kCrossEntropyName, head.shape(), x.shape());
+  require(o.reduction != Reduction::batchmean, "{}: reduction must be none, mean or sum", kCrossEntropyName);
   require(!probabilities || o.ignore_index < 0,
-          "{}: ignore_index = {} is for class indices, but the target holds probabilities", kName, o.ignore_index);
+          "{}: ignore_index = {} is for class indices, but the target holds probabilities", kCrossEntropyName,
+          o.ignore_index);
   const std::int64_t classes = head.size(0), width = head.size(-1);
   const std::int64_t places = head.numel() / std::max<std::int64_t>(classes * width, 1);
   Shape expected = x.shape().without(x.rank() - 1);  // of the losses
@@ -57,13 +58,13 @@ Tensor general_linear_cross_entropy(const Tensor& x, const Tensor& head, const T
   const Shape of_target =
       !probabilities ? expected : expected.inserted(head.rank() == 2 ? expected.rank() : 1, classes);
   require(!probabilities || target.shape() != expected, Error::Kind::type,
-          "{}: target of shape {} must be class indices, i64 or i32, or probabilities of shape {}, got {}", kName,
-          target.shape(), of_target, target.dtype());
+          "{}: target of shape {} must be class indices, i64 or i32, or probabilities of shape {}, got {}",
+          kCrossEntropyName, target.shape(), of_target, target.dtype());
   require(target.shape() == of_target, "{}: target of shape {} does not fit hidden states {} and a head {}; give {}",
-          kName, target.shape(), x.shape(), head.shape(), of_target);
+          kCrossEntropyName, target.shape(), x.shape(), head.shape(), of_target);
   require(!o.bias.defined() || o.bias.shape() == head.shape().without(head.rank() - 1),
-          "{}: bias of shape {} does not fit a head of shape {}", kName, o.bias.defined() ? o.bias.shape() : Shape{},
-          head.shape());
+          "{}: bias of shape {} does not fit a head of shape {}", kCrossEntropyName,
+          o.bias.defined() ? o.bias.shape() : Shape{}, head.shape());
 
   const std::int64_t rows = x.numel() / std::max<std::int64_t>(width, 1);
   const Tensor flat = reshape(x, {rows, width}), heads = reshape(head, {classes, places, width});
@@ -90,7 +91,7 @@ Tensor general_linear_cross_entropy(const Tensor& x, const Tensor& head, const T
     weights.push_back(weight);
   }
   Tensor loss = stack(losses, 1), weight = probabilities ? Tensor{} : stack(weights, 1);
-  if (const Tensor w = token_weights(kName, o.token_weight, expected, loss.dtype()); w.defined()) {
+  if (const Tensor w = token_weights(kCrossEntropyName, o.token_weight, expected, loss.dtype()); w.defined()) {
     const Tensor each = reshape(w, loss.shape());
     loss = loss * each;
     weight = probabilities ? each : weight * each;

@@ -22,7 +22,7 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-const char* const kName = "linear_log_probs";
+const char* const kLogProbsName = "linear_log_probs";
 
 // Where the columns of the results are; log p and log Σ e^z are always there. -1: not asked for.
 struct Columns {
@@ -62,7 +62,7 @@ Tensor columns_of(const Tensor& z, const Tensor& target, const TokenStatisticsOp
 }
 
 // A GPU has a kernel for logits of bf16 that are scaled, and nothing else.
-bool has_kernel(const Tensors& in, const TokenStatisticsOptions& o) {
+bool has_statistics_kernel(const Tensors& in, const TokenStatisticsOptions& o) {
   return backend_of(in[0].device()).has_token_statistics() && in[0].dtype() == DType::bf16 &&
          in[1].dtype() == DType::bf16 && in.size() == 2 && in[0].size(1) > 0 && o.softcap == 0 && o.logit_scale > 0 &&
          !o.log_sum_sq_probs && !o.mean_logits;
@@ -77,7 +77,7 @@ Tensor columns_by_kernel(const Tensors& in, const Tensor& target, const TokenSta
 
 // The columns of all rows, inputs {x [N, H], head [V, H]} and perhaps a bias [V]: chunks of rows.
 Tensor columns_by_rows(const Tensors& in, const Tensor& target, const TokenStatisticsOptions& o) {
-  if (has_kernel(in, o)) return columns_by_kernel(in, target, o);
+  if (has_statistics_kernel(in, o)) return columns_by_kernel(in, target, o);
   const std::int64_t rows = in[0].size(0), classes = in[1].size(0);
   const std::int64_t chunk = even_length(rows, logits_at_a_time(o.chunk, classes, in[0].device()) / classes);
   const ChunkHead head(in[0], in[1]);
@@ -240,7 +240,7 @@ struct StatisticsOperands {
     const LinearOperands in = log_prob_rows(x, head, y, plain).o;
     const std::int64_t classes = in.head.size(0);
     // The number of a class is a column of f32 beside the others.
-    require(classes > 0 && classes <= 1 << 24, "{}: a head of shape {} must have 1 to 2^24 classes", kName,
+    require(classes > 0 && classes <= 1 << 24, "{}: a head of shape {} must have 1 to 2^24 classes", kLogProbsName,
             head.shape());
     kept = in.target != o.ignore_index;
     const Tensor known = logical_or(logical_not(kept), logical_and(in.target >= 0, in.target < classes));
@@ -258,7 +258,7 @@ struct StatisticsOperands {
 
 TokenStatistics linear_token_statistics(const Tensor& x, const Tensor& head, const Tensor& target,
                                         const TokenStatisticsOptions& o) {
-  require(o.temperature > 0, "{}: temperature must be positive, got {}", kName, o.temperature);
+  require(o.temperature > 0, "{}: temperature must be positive, got {}", kLogProbsName, o.temperature);
   TokenStatistics out;
   if (!o.entropy && !o.logsumexp && !o.log_sum_sq_probs && !o.mean_logits && !o.argmax) {
     out.log_probs = log_probs_by_kernel(x, head, target, o);

@@ -17,7 +17,7 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-const char* const kName = "linear_loss";
+const char* const kLossName = "linear_loss";
 
 // Of what the formula is given: x's or target's leading axes.
 struct LeadingAxes {
@@ -27,38 +27,38 @@ struct LeadingAxes {
   LeadingAxes(const LinearLossInputs& in, const LinearLossOptions& o) {
     const Tensor &x = in.x, &head = in.head;
     require(x.rank() >= 2 && head.rank() == 2 && x.size(-1) == head.size(1),
-            "{}: hidden states of shape {} and a head of shape {} do not fit; give [N, .., H] and [V, H]", kName,
+            "{}: hidden states of shape {} and a head of shape {} do not fit; give [N, .., H] and [V, H]", kLossName,
             x.shape(), head.shape());
     require(is_floating(x.dtype()) && is_floating(head.dtype()), Error::Kind::type,
-            "{}: hidden states and head must be floating, got {} and {}", kName, x.dtype(), head.dtype());
-    require(head.size(0) > 0, "{}: a head of shape {} has no classes", kName, head.shape());
+            "{}: hidden states and head must be floating, got {} and {}", kLossName, x.dtype(), head.dtype());
+    require(head.size(0) > 0, "{}: a head of shape {} has no classes", kLossName, head.shape());
     batch = x.shape().without(x.rank() - 1);
     entries = batch[0];
     for (int k = 1; k < batch.rank(); ++k) tokens *= batch[k];
-    require(in.target.defined() || o.of == LossOf::logits, "{}: log-probabilities need a target", kName);
+    require(in.target.defined() || o.of == LossOf::logits, "{}: log-probabilities need a target", kLossName);
     if (in.target.defined()) {
       require(in.target.shape() == batch, "{}: target of shape {} does not fit hidden states of shape {}; give {}",
-              kName, in.target.shape(), x.shape(), batch);
+              kLossName, in.target.shape(), x.shape(), batch);
       require(in.target.dtype() == DType::i64 || in.target.dtype() == DType::i32, Error::Kind::type,
-              "{}: target must be class indices, i64 or i32, got {}", kName, in.target.dtype());
+              "{}: target must be class indices, i64 or i32, got {}", kLossName, in.target.dtype());
     }
-    require(o.sides == 1 || o.sides == 2, "{}: sides must be 1 or 2, got {}", kName, o.sides);
-    require(entries % o.sides == 0, "{}: pairs need an even number of entries, the chosen ones first, got {}", kName,
-            entries);
+    require(o.sides == 1 || o.sides == 2, "{}: sides must be 1 or 2, got {}", kLossName, o.sides);
+    require(entries % o.sides == 0, "{}: pairs need an even number of entries, the chosen ones first, got {}",
+            kLossName, entries);
     units = entries / o.sides;
-    require(o.temperature > 0, "{}: temperature must be positive, got {}", kName, o.temperature);
-    require(o.softcap >= 0, "{}: softcap must not be negative, got {}", kName, o.softcap);
-    require(o.chunk >= 0, "{}: chunk must not be negative, got {}", kName, o.chunk);
+    require(o.temperature > 0, "{}: temperature must be positive, got {}", kLossName, o.temperature);
+    require(o.softcap >= 0, "{}: softcap must not be negative, got {}", kLossName, o.softcap);
+    require(o.chunk >= 0, "{}: chunk must not be negative, got {}", kLossName, o.chunk);
     require(o.reduction == Reduction::mean || o.reduction == Reduction::sum,
-            "{}: reduction must be mean or sum; linear_log_probs has the log-probabilities themselves", kName);
+            "{}: reduction must be mean or sum; linear_log_probs has the log-probabilities themselves", kLossName);
     require(!o.bias.defined() || o.bias.shape() == Shape{head.size(0)}, "{}: bias of shape {} does not fit {} classes",
-            kName, o.bias.defined() ? o.bias.shape() : Shape{}, head.size(0));
+            kLossName, o.bias.defined() ? o.bias.shape() : Shape{}, head.size(0));
     for (std::size_t k = 0; k < in.others.size(); ++k) {
       const Tensor& t = in.others[k];
       require(t.rank() == 0 || t.size(0) == entries || t.size(0) == units,
               "{}: others[{}] of shape {} must have {} entries, one per {} of target, or no axes; tensors that every "
               "chunk needs whole are passed as shared",
-              kName, k, t.shape(), units, o.sides == 2 ? "pair" : "entry");
+              kLossName, k, t.shape(), units, o.sides == 2 ? "pair" : "entry");
     }
   }
   Shape part(std::int64_t count) const { return batch.with(0, count); }
@@ -68,7 +68,7 @@ struct LeadingAxes {
 Tensor terms_of(const TermFormula& formula, const Tensors& arguments, std::int64_t count, DType dtype) {
   const Tensor terms = formula(arguments);
   require(terms.shape() == Shape{count}, "{}: the formula must return one term per entry, shape {}, got shape {}",
-          kName, Shape{count}, terms.shape());
+          kLossName, Shape{count}, terms.shape());
   return cast(terms, dtype);
 }
 
@@ -80,7 +80,7 @@ Tensors listed(const LinearLossInputs& in, const Tensor& bias) {
   return all;
 }
 
-Tensor reduced(const Tensor& terms, const LinearLossOptions& o) { return reduce(kName, terms, o.reduction); }
+Tensor reduced(const Tensor& terms, const LinearLossOptions& o) { return reduce(kLossName, terms, o.reduction); }
 
 // By the kernel of linear_cross_entropy, which asks for the cotangents of log-probabilities while it has the logits.
 Tensor by_kernel(const Tensors& v, const LeadingAxes& at, const LinearLossInputs& in, const TermFormula& formula,
@@ -174,7 +174,7 @@ struct ByChunks {
 };
 
 // Whether the kernel's way is open. A factor that is no power of two would round the halves of x.
-bool has_kernel(const LinearLossInputs& in, const LeadingAxes& at, const LinearLossOptions& o) {
+bool has_kernel_for(const LinearLossInputs& in, const LeadingAxes& at, const LinearLossOptions& o) {
   int exponent = 0;
   const bool exact = std::abs(std::frexp(o.logit_scale / o.temperature, &exponent)) == 0.5 ||
                      !is_half(promote(in.x.dtype(), in.head.dtype()));
@@ -184,11 +184,11 @@ bool has_kernel(const LinearLossInputs& in, const LeadingAxes& at, const LinearL
 }  // namespace
 
 Tensor linear_loss(const LinearLossInputs& in, const TermFormula& formula, const LinearLossOptions& o) {
-  require(formula != nullptr, "{}: there is no formula", kName);
-  require(in.x.defined() && in.head.defined(), "{}: an operand is an empty Tensor; give it a value", kName);
+  require(formula != nullptr, "{}: there is no formula", kLossName);
+  require(in.x.defined() && in.head.defined(), "{}: an operand is an empty Tensor; give it a value", kLossName);
   const LeadingAxes at(in, o);
   const Tensors all = listed(in, o.bias);
-  if (has_kernel(in, at, o)) return by_kernel(all, at, in, formula, o);
+  if (has_kernel_for(in, at, o)) return by_kernel(all, at, in, formula, o);
   const ByChunks chunks(all, at, in, formula, o);
   return reduced(chunks.terms.terms(chunks.inputs), o);
 }
@@ -197,7 +197,7 @@ LossAndGradients linear_loss(const LinearLossInputs& in, const TermFormula& form
                              const std::vector<bool>& asked) {
   const LeadingAxes at(in, o);
   const Tensors all = listed(in, o.bias);
-  if (!has_kernel(in, at, o)) return ByChunks(all, at, in, formula, o).with_gradients(at, in, o, asked);
+  if (!has_kernel_for(in, at, o)) return ByChunks(all, at, in, formula, o).with_gradients(at, in, o, asked);
   Tensors chosen;
   std::vector<std::size_t> positions;
   for (std::size_t k = 0; k < all.size(); ++k)

@@ -3,6 +3,7 @@
 
 #include "core/format_error.h"
 #include "ebb/ops.h"
+#include "losses/deferred.h"
 #include "losses/describe.h"
 #include "losses/difference.h"
 #include "losses/gradients.h"
@@ -23,21 +24,19 @@ Tensor huber_term(const Tensor& difference, double delta) {
       {difference});
 }
 
-}  // namespace
-
 // Squared error.      d², derivative 2d
-Tensor mse_loss(const Tensor& input, const Tensor& target, const WeightedOptions& o) {
+Tensor mse_formula(const Tensor& input, const Tensor& target, const WeightedOptions& o) {
   return of_difference("mse_loss", input, target, o.weight, o.reduction, [](const Tensor& d) { return square(d); });
 }
 
 // Absolute error.     |d|, derivative sign d, 0 at 0
-Tensor l1_loss(const Tensor& input, const Tensor& target, const WeightedOptions& o) {
+Tensor l1_formula(const Tensor& input, const Tensor& target, const WeightedOptions& o) {
   return of_difference("l1_loss", input, target, o.weight, o.reduction, [](const Tensor& d) { return abs(d); });
 }
 
 // Huber: quadratic near the target, linear far from it; smooth where they meet.
 //   |d| <= delta : d²/2            |d| > delta : delta·(|d| − delta/2)
-Tensor huber_loss(const Tensor& input, const Tensor& target, const HuberOptions& o) {
+Tensor huber_formula(const Tensor& input, const Tensor& target, const HuberOptions& o) {
   require(o.delta > 0, "huber_loss: delta must be positive, got {}", o.delta);
   return of_difference("huber_loss", input, target, o.weight, o.reduction,
                        [&](const Tensor& d) { return huber_term(d, o.delta); });
@@ -45,10 +44,25 @@ Tensor huber_loss(const Tensor& input, const Tensor& target, const HuberOptions&
 
 // Huber's loss divided by beta: its slope far from the target is 1 for every beta, so that beta = 0 is l1_loss.
 //   |d| < beta : d²/(2·beta)       |d| >= beta : |d| − beta/2
-Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, const SmoothL1Options& o) {
+Tensor smooth_l1_formula(const Tensor& input, const Tensor& target, const SmoothL1Options& o) {
   require(o.beta >= 0, "smooth_l1_loss: beta must not be negative, got {}", o.beta);
   return of_difference("smooth_l1_loss", input, target, {}, o.reduction,
                        [&](const Tensor& d) { return o.beta == 0 ? abs(d) : huber_term(d, o.beta) / o.beta; });
+}
+
+}  // namespace
+
+Tensor mse_loss(const Tensor& input, const Tensor& target, const WeightedOptions& o) {
+  return deferred_loss<mse_formula>(input, target, o);
+}
+Tensor l1_loss(const Tensor& input, const Tensor& target, const WeightedOptions& o) {
+  return deferred_loss<l1_formula>(input, target, o);
+}
+Tensor huber_loss(const Tensor& input, const Tensor& target, const HuberOptions& o) {
+  return deferred_loss<huber_formula>(input, target, o);
+}
+Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, const SmoothL1Options& o) {
+  return deferred_loss<smooth_l1_formula>(input, target, o);
 }
 
 LossGradients mse_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,

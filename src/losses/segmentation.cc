@@ -12,7 +12,7 @@ namespace ebb {
 namespace {
 
 // Weights of a prediction and a mask in their common sum: a and b.
-struct Shares {
+struct MassShares {
   double input = 1, target = 1;
 };
 // Σxt and Σ(a·x + b·t) over the axes that are not kept: two sums, for no loss needs Σx and Σt apart.
@@ -28,7 +28,7 @@ Tensor sum_rest(const Tensor& x, int kept) {
 
 // term(overlap), reduced
 template <class Term>
-Tensor of_overlap(const char* op, const Tensor& input, const Tensor& target, int kept, double smooth, Shares share,
+Tensor of_overlap(const char* op, const Tensor& input, const Tensor& target, int kept, double smooth, MassShares share,
                   Reduction reduction, Term term) {
   require_same_shape(op, "input", input, "target", target);
   require(kept >= 0 && kept <= input.rank(), "{}: kept_axes must be in [0, {}] for shape {}, got {}", op, input.rank(),

@@ -8,7 +8,7 @@
 #include "ebb/ops/create.h"
 #include "ebb/ops/reduce.h"
 #include "ebb/ops/shape.h"
-#include "ops/build.h"
+#include "ops/formula.h"
 
 // Values of the activations. Their gradient rules are in autograd/rules_activation.cc: nothing here is differentiated,
 // so a formula may branch or share as it likes.
@@ -28,9 +28,10 @@ Tensor sigmoid(const Tensor& x) {
 //   log(1 + e^x) = max(x, 0) + log(1 + e^−|x|)
 Tensor softplus(const Tensor& x, double beta) {
   require(beta > 0, "softplus: beta must be positive, got {}", beta);
-  auto plain = [](const Tensor& z) { return maximum(z, 0) + log1p_unit(exp(-abs(z))); };
+  static constexpr auto plain = [](const Tensor& z) { return maximum(z, 0) + log1p_unit(exp(-abs(z))); };
   if (beta == 1) return formula(Op::softplus, as_real(x), plain);
-  return formula(Op::softplus, as_real(x), [&](const Tensor& v) { return plain(v * beta) / beta; }, {beta});
+  return formula(Op::softplus, as_real(x), [](const Tensor& v, FormulaNumbers p) { return plain(v * p[0]) / p[0]; },
+                 {beta});
 }
 
 //   −log(1 + e^−x) = min(x, 0) − log(1 + e^−|x|)
@@ -39,10 +40,11 @@ Tensor log_sigmoid(const Tensor& x) {
 }
 
 Tensor logit(const Tensor& x, std::optional<double> eps) {
-  auto log_odds = [](const Tensor& p) { return log(p / (1 - p)); };
+  static constexpr auto log_odds = [](const Tensor& p) { return log(p / (1 - p)); };
   if (!eps) return formula(Op::logit, as_real(x), log_odds);
   require(*eps >= 0 && *eps <= 0.5, "logit: eps must be in [0, 0.5], got {}", *eps);
-  return formula(Op::logit, as_real(x), [&](const Tensor& v) { return log_odds(clamp(v, *eps, 1 - *eps)); }, {*eps});
+  return formula(Op::logit, as_real(x),
+                 [](const Tensor& v, FormulaNumbers p) { return log_odds(clamp(v, p[0], 1 - p[0])); }, {*eps});
 }
 
 // ---- piecewise linear -----------------------------------------------------------------------------------------------
@@ -52,8 +54,8 @@ Tensor relu(const Tensor& x) {
 }
 
 Tensor leaky_relu(const Tensor& x, double negative_slope) {
-  return formula(Op::leaky_relu, as_real(x), [=](const Tensor& v) { return where(v > 0, v, negative_slope * v); },
-                 {negative_slope});
+  return formula(Op::leaky_relu, as_real(x),
+                 [](const Tensor& v, FormulaNumbers p) { return where(v > 0, v, p[0] * v); }, {negative_slope});
 }
 
 Tensor slopes_along_channels(const Tensor& x, const Tensor& weight) {
@@ -87,8 +89,8 @@ Tensor relu6(const Tensor& x) {
 
 Tensor hardtanh(const Tensor& x, double min_val, double max_val) {
   require(min_val <= max_val, "hardtanh: min_val {} must not be greater than max_val {}", min_val, max_val);
-  return formula(Op::hardtanh, as_real(x), [=](const Tensor& v) { return minimum(maximum(v, min_val), max_val); },
-                 {min_val, max_val});
+  return formula(Op::hardtanh, as_real(x),
+                 [](const Tensor& v, FormulaNumbers p) { return minimum(maximum(v, p[0]), p[1]); }, {min_val, max_val});
 }
 
 Tensor hardsigmoid(const Tensor& x) {
@@ -102,24 +104,26 @@ Tensor hardswish(const Tensor& x) {
 }
 
 Tensor hardshrink(const Tensor& x, double lambd) {
-  return formula(Op::hardshrink, as_real(x), [=](const Tensor& v) { return where(abs(v) <= lambd, 0, v); }, {lambd});
+  return formula(Op::hardshrink, as_real(x),
+                 [](const Tensor& v, FormulaNumbers p) { return where(abs(v) <= p[0], 0, v); }, {lambd});
 }
 
 Tensor softshrink(const Tensor& x, double lambd) {
   require(lambd >= 0, "softshrink: lambd must not be negative, got {}", lambd);
-  return formula(Op::softshrink, as_real(x), [=](const Tensor& v) { return v - minimum(maximum(v, -lambd), lambd); },
-                 {lambd});
+  return formula(Op::softshrink, as_real(x),
+                 [](const Tensor& v, FormulaNumbers p) { return v - minimum(maximum(v, -p[0]), p[0]); }, {lambd});
 }
 
 Tensor threshold(const Tensor& x, double threshold, double value) {
-  return formula(Op::threshold, as_real(x), [=](const Tensor& v) { return where(v <= threshold, value, v); },
-                 {threshold});
+  return formula(Op::threshold, as_real(x), [](const Tensor& v, FormulaNumbers p) { return where(v <= p[0], p[1], v); },
+                 {threshold, value});
 }
 
 // ---- smooth ---------------------------------------------------------------------------------------------------------
 
 Tensor elu(const Tensor& x, double alpha) {
-  return formula(Op::elu, as_real(x), [=](const Tensor& v) { return where(v > 0, v, alpha * expm1(v)); }, {alpha});
+  return formula(Op::elu, as_real(x),
+                 [](const Tensor& v, FormulaNumbers p) { return where(v > 0, v, p[0] * expm1(v)); }, {alpha});
 }
 
 Tensor selu(const Tensor& x) {
@@ -129,8 +133,8 @@ Tensor selu(const Tensor& x) {
 
 Tensor celu(const Tensor& x, double alpha) {
   require(alpha != 0, "celu: alpha must not be 0");
-  return formula(Op::celu, as_real(x), [=](const Tensor& v) { return where(v > 0, v, alpha * expm1(v / alpha)); },
-                 {alpha});
+  return formula(Op::celu, as_real(x),
+                 [](const Tensor& v, FormulaNumbers p) { return where(v > 0, v, p[0] * expm1(v / p[0])); }, {alpha});
 }
 
 // Beyond a million the gate is 0 or 1 whatever x is; bounded there, no power of x overflows, in no derivative.
@@ -149,8 +153,8 @@ Tensor gelu(const Tensor& x, GeluForm form) {
   attrs.i[0] = form == GeluForm::tanh;
   return formula(
       Op::gelu, as_real(x),
-      [form](const Tensor& v) {
-        return form == GeluForm::tanh ? v * gelu_tanh_gate(v) : 0.5 * v * erfc(v * (-1 / std::numbers::sqrt2));
+      [](const Tensor& v, const Attrs& with) {
+        return with.i[0] != 0 ? v * gelu_tanh_gate(v) : 0.5 * v * erfc(v * (-1 / std::numbers::sqrt2));
       },
       {}, attrs);
 }
@@ -180,7 +184,7 @@ Tensor tanhshrink(const Tensor& x) {
 
 namespace {
 
-int checked_axis(const char* op, const Tensor& x, int axis) { return normalize_axis(op, axis, x.rank()); }
+int axis_of_rows(const char* op, const Tensor& x, int axis) { return normalize_axis(op, axis, x.rank()); }
 
 Attrs axis_attrs(int axis) {
   Attrs attrs;
@@ -194,11 +198,12 @@ Attrs axis_attrs(int axis) {
 // axis: nothing to compute.
 Tensor softmax(const Tensor& x, int axis) {
   if (x.rank() == 0) return reshape(softmax(reshape(x, {1}), axis), {});
-  const int a = checked_axis("softmax", x, axis);
+  const int a = axis_of_rows("softmax", x, axis);
   return formula(
       Op::softmax, as_real(x),
-      [a](const Tensor& v) {
+      [](const Tensor& v, const Attrs& attrs) {
         if (v.numel() == 0) return v;
+        const std::int64_t a = attrs.i[0];
         const Tensor e = exp(v - max(v, a, true));
         return e / sum(e, a, true);
       },
@@ -207,11 +212,12 @@ Tensor softmax(const Tensor& x, int axis) {
 
 Tensor log_softmax(const Tensor& x, int axis) {
   if (x.rank() == 0) return reshape(log_softmax(reshape(x, {1}), axis), {});
-  const int a = checked_axis("log_softmax", x, axis);
+  const int a = axis_of_rows("log_softmax", x, axis);
   return formula(
       Op::log_softmax, as_real(x),
-      [a](const Tensor& v) {
+      [](const Tensor& v, const Attrs& attrs) {
         if (v.numel() == 0) return v;
+        const std::int64_t a = attrs.i[0];
         const Tensor z = v - max(v, a, true);
         return z - log(sum(exp(z), a, true));
       },
@@ -222,7 +228,7 @@ Tensor log_softmax(const Tensor& x, int axis) {
 Tensor gumbel_softmax(const Tensor& logits, const GumbelOptions& o) {
   require(o.tau > 0, "gumbel_softmax: tau must be positive, got {}", o.tau);
   const Tensor x = as_real(logits);
-  const int axis = checked_axis("gumbel_softmax", x, o.axis);
+  const int axis = axis_of_rows("gumbel_softmax", x, o.axis);
   const Tensor noise = -log(-log(rand(x.shape(), compute_dtype(x.dtype()))));
   Tensor soft = cast(softmax((widen(x) + noise) / o.tau, axis), x.dtype());
   if (!o.hard) return soft;
@@ -239,7 +245,7 @@ namespace {
 // a·gate(b), rounded once: in halves the gate's value stays in f32.
 template <class Gate>
 Tensor gated(const char* op, const Tensor& x, int axis, Gate gate) {
-  const int a = checked_axis(op, x, axis);
+  const int a = axis_of_rows(op, x, axis);
   const std::int64_t n = x.size(a);
   require(n % 2 == 0, "{}: axis {} of shape {} must have an even size, to be split into halves", op, a, x.shape());
   const Tensor wide = widen(x);

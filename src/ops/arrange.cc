@@ -10,6 +10,7 @@
 #include "core/parallel.h"
 #include "ebb/ops.h"
 #include "ebb/ops/numbers.h"
+#include "graph/formula.h"
 #include "ops/build.h"
 #include "ops/shape_nodes.h"
 
@@ -152,11 +153,15 @@ Tensor logcumsumexp(const Tensor& x, std::int64_t axis) {
   const Tensor real = as_real(x);
   if (x.rank() == 0) return normalize_axis("logcumsumexp", axis, 1), real;
   const int a = normalize_axis("logcumsumexp", axis, x.rank());
-  const Shape& shape = x.shape();
-  std::int64_t outer = 1, inner = 1;
-  for (int k = 0; k < shape.rank(); ++k) (k < a ? outer : inner) *= k == a ? 1 : shape[k];
-  const Tensor lines = reshape(widen(real), {outer, shape[a], inner});
-  return cast(reshape(log_sums_so_far(lines), shape), real.dtype());
+  return deferred({&real}, {a}, [](Formula::Operands in, Formula::Options o) {
+    const Tensor& numbers = in[0];
+    const Shape& shape = numbers.shape();
+    const auto along = static_cast<int>(o[0]);
+    std::int64_t outer = 1, inner = 1;
+    for (int k = 0; k < shape.rank(); ++k) (k < along ? outer : inner) *= k == along ? 1 : shape[k];
+    const Tensor lines = reshape(widen(numbers), {outer, shape[along], inner});
+    return cast(reshape(log_sums_so_far(lines), shape), numbers.dtype());
+  });
 }
 
 // ---- writing to places ----------------------------------------------------------------------------------------------

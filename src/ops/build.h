@@ -78,22 +78,4 @@ inline Tensor cotangent(const Tensor& value, const Tensor& like) {
   return is_floating(like.dtype()) ? cast(sum, like.dtype()) : sum;
 }
 
-// A formula of one tensor as one operation with its own gradient rule: value(x) is built from primitives in f32 or f64,
-// without history. `parameters` are numbers the rule needs; they follow x among the operands, as constants, so that
-// they are not part of the schedule.
-template <class Value>
-Tensor formula(Op op, const Tensor& x, Value value, std::initializer_list<double> parameters = {},
-               const Attrs& attrs = {}) {
-  std::vector<Tensor> operands{x};
-  for (double p : parameters)
-    operands.push_back(make_constant(p, is_floating(x.dtype()) ? compute_dtype(x.dtype()) : DType::f32));
-  Tensor result;
-  {
-    NoHistory scope;
-    result = value(widen(x));
-    if (is_floating(x.dtype())) result = cast(result, x.dtype());
-  }
-  return make_formula(op, result, operands, attrs);
-}
-
 }  // namespace ebb

@@ -5,6 +5,7 @@
 
 #include "core/format_error.h"
 #include "ebb/ops.h"
+#include "graph/formula.h"
 #include "ops/build.h"
 #include "ops/grid_sample_nodes.h"
 #include "ops/index_nodes.h"
@@ -154,9 +155,7 @@ bool is_counted(const Tensor& x) {
   return plane <= std::numeric_limits<std::int32_t>::max();
 }
 
-}  // namespace
-
-Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions& options) {
+Tensor grid_sample_formula(const Tensor& x, const Tensor& grid, const GridSampleCall& call) {
   const int axes = x.rank() - 2;
   require(
       (axes == 2 || axes == 3) && grid.rank() == x.rank() && grid.size(-1) == axes && grid.size(0) == x.size(0),
@@ -170,7 +169,6 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions&
     result = result.inserted(d + 2, grid.size(d + 1));
     points *= grid.size(d + 1);
   }
-  const GridSampleCall call = checked_call(options);
   const DType dtype = promote_real(is_floating(x.dtype()) ? promote(x.dtype(), grid.dtype()) : grid.dtype());
   const Tensor image = cast(x, dtype), at = cast(reshape(grid, {x.size(0), points, axes}), dtype);
   if (is_counted(x)) return reshape(grid_sample_node(image, at, call), result);
@@ -178,6 +176,16 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions&
   const Tensor rows =
       reshape(image, {x.size(0), x.size(1), x.numel() / std::max<std::int64_t>(1, x.size(0) * x.size(1))});
   return reshape(weighted_gather_node(rows, taps.at(), taps.weight({})), result);
+}
+
+}  // namespace
+
+Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions& options) {
+  const GridSampleCall call = checked_call(options);
+  return deferred(
+      {&x, &grid}, {call.taps, call.padding, call.align_corners}, [](Formula::Operands in, Formula::Options o) {
+        return grid_sample_formula(in[0], in[1], {.taps = o[0], .padding = o[1], .align_corners = o[2] != 0});
+      });
 }
 
 }  // namespace ebb

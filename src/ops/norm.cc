@@ -6,7 +6,7 @@
 
 #include "core/format_error.h"
 #include "ebb/ops.h"
-#include "graph/node.h"
+#include "graph/formula.h"
 #include "ops/axes.h"
 #include "ops/build.h"
 #include "ops/norm_parts.h"
@@ -57,7 +57,10 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& 
   const std::uint32_t axes = normalized_axes("layer_norm", x, normalized_shape);
   require_parameter("layer_norm", "weight", weight, normalized_shape);
   require_parameter("layer_norm", "bias", bias, normalized_shape);
-  return cast(scaled(standardized(widen(x), axes, eps), weight, bias), x.dtype());
+  return deferred({&x, &weight, &bias}, {axes, option_of(eps)}, [](Formula::Operands in, Formula::Options o) {
+    const Tensor y = standardized(widen(in[0]), static_cast<std::uint32_t>(o[0]), real_of(o[1]));
+    return cast(scaled(y, in[1], in[2]), in[0].dtype());
+  });
 }
 
 double rms_norm_eps(DType dtype) {
@@ -75,23 +78,29 @@ double rms_norm_eps(DType dtype) {
 
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, std::optional<double> eps) {
   const double e = eps.value_or(rms_norm_eps(x.dtype()));
-  Attrs attrs;
-  attrs.axes = normalized_axes("rms_norm", x, normalized_shape);
-  attrs.i[0] = std::bit_cast<std::int64_t>(e);
+  const std::uint32_t axes = normalized_axes("rms_norm", x, normalized_shape);
   require_parameter("rms_norm", "weight", weight, normalized_shape);
-  const Tensor wide = widen(x);
-  Tensor value;
-  {
-    NoHistory scope;
-    value = wide * rsqrt(row_mean(square(wide), attrs.axes) + e);
-  }
-  return cast(scaled(make_formula(Op::rms_norm, value, {wide}, attrs), weight, {}), x.dtype());
+  return deferred({&x, &weight}, {axes, option_of(e)}, [](Formula::Operands in, Formula::Options o) {
+    Attrs attrs;
+    attrs.axes = static_cast<std::uint32_t>(o[0]);
+    attrs.i[0] = o[1];
+    const Tensor wide = widen(in[0]);
+    Tensor value;
+    {
+      NoHistory scope;
+      value = wide * rsqrt(row_mean(square(wide), attrs.axes) + real_of(o[1]));
+    }
+    return cast(scaled(make_formula(Op::rms_norm, value, {wide}, attrs), in[1], {}), in[0].dtype());
+  });
 }
 
 Tensor normalize(const Tensor& x, double p, std::int64_t axis, double eps) {
   require(is_floating(x.dtype()), Error::Kind::type, "normalize: needs floating elements, got {}", name(x.dtype()));
-  const Tensor wide = widen(x);
-  return cast(wide / clamp(norm(wide, p, normalize_axis("normalize", axis, x.rank()), true), eps), x.dtype());
+  const int a = normalize_axis("normalize", axis, x.rank());
+  return deferred({&x}, {a, option_of(p), option_of(eps)}, [](Formula::Operands in, Formula::Options o) {
+    const Tensor wide = widen(in[0]);
+    return cast(wide / clamp(norm(wide, real_of(o[1]), o[0], true), real_of(o[2])), in[0].dtype());
+  });
 }
 
 // ---- norms of channels ----------------------------------------------------------------------------------------------
@@ -158,10 +167,12 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& running_mean, const Te
 
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, const Tensor& bias, double eps) {
   require_channels("group_norm", x, {{"weight", weight}, {"bias", bias}});
-  const Shape grouped = grouped_shape("group_norm", x, groups);
-  const Tensor normalized = standardized(widen(reshape(x, grouped)), trailing_axes(4, 2), eps);
-  const Tensor y = scaled(normalized, along_groups(weight, grouped), along_groups(bias, grouped));
-  return reshape(cast(y, x.dtype()), x.shape());
+  return deferred({&x, &weight, &bias}, {groups, option_of(eps)}, [](Formula::Operands in, Formula::Options o) {
+    const Shape grouped = grouped_shape("group_norm", in[0], o[0]);
+    const Tensor normalized = standardized(widen(reshape(in[0], grouped)), trailing_axes(4, 2), real_of(o[1]));
+    const Tensor y = scaled(normalized, along_groups(in[1], grouped), along_groups(in[2], grouped));
+    return reshape(cast(y, in[0].dtype()), in[0].shape());
+  });
 }
 
 Tensor instance_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {

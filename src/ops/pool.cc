@@ -5,6 +5,7 @@
 
 #include "core/format_error.h"
 #include "ebb/ops.h"
+#include "graph/formula.h"
 #include "ops/build.h"
 #include "ops/pool_parts.h"
 #include "ops/shape_nodes.h"
@@ -70,10 +71,28 @@ std::pair<Tensor, Tensor> largest_elements(const Tensor& x, const PoolWindows& p
   return {reshape(values, p.result), reshape(index, p.result)};
 }
 
+constexpr const char* kMaxPool[] = {"max_pool1d", "max_pool2d"};
+constexpr const char* kAvgPool[] = {"avg_pool1d", "avg_pool2d"};
+
 std::pair<Tensor, Tensor> max_pool(const char* op, int axes, const Tensor& x, const SizePair& window,
                                    const MaxPoolOptions& o) {
   require_floating(op, x);
   return largest_elements(x, pool_windows(op, axes, x.shape(), window, o.stride, o.padding, o.dilation, o.ceil_mode));
+}
+
+// The values alone, as a formula.
+Tensor largest(int axes, const Tensor& x, const SizePair& window, const MaxPoolOptions& o) {
+  const SizePair step = o.stride.value_or(window);
+  return deferred(
+      {&x},
+      {axes, window[0], window[1], step[0], step[1], o.padding[0], o.padding[1], o.dilation[0], o.dilation[1],
+       o.ceil_mode},
+      [](Formula::Operands in, Formula::Options p) {
+        const MaxPoolOptions with{
+            .stride = SizePair{p[3], p[4]}, .padding = {p[5], p[6]}, .dilation = {p[7], p[8]}, .ceil_mode = p[9] != 0};
+        const auto n = static_cast<int>(p[0]);
+        return max_pool(kMaxPool[n - 1], n, in[0], {p[1], p[2]}, with).first;
+      });
 }
 
 Tensor means(const Tensor& x, const PoolWindows& p, bool count_include_pad) {
@@ -81,9 +100,22 @@ Tensor means(const Tensor& x, const PoolWindows& p, bool count_include_pad) {
   return cast(reshape(sums / avg_pool_divisors(p, count_include_pad, sums.dtype()), p.result), x.dtype());
 }
 
-Tensor avg_pool(const char* op, int axes, const Tensor& x, const SizePair& window, const AvgPoolOptions& o) {
-  require_floating(op, x);
-  return means(x, avg_pool_windows(op, axes, x.shape(), window, o), o.count_include_pad);
+Tensor avg_pool(int axes, const Tensor& x, const SizePair& window, const AvgPoolOptions& o) {
+  const SizePair step = o.stride.value_or(window);
+  return deferred(
+      {&x},
+      {axes, window[0], window[1], step[0], step[1], o.padding[0], o.padding[1], o.ceil_mode, o.count_include_pad},
+      [](Formula::Operands in, Formula::Options p) {
+        const AvgPoolOptions with{.stride = SizePair{p[3], p[4]},
+                                  .padding = {p[5], p[6]},
+                                  .ceil_mode = p[7] != 0,
+                                  .count_include_pad = p[8] != 0};
+        const auto n = static_cast<int>(p[0]);
+        const char* op = kAvgPool[n - 1];
+        require_floating(op, in[0]);
+        const PoolWindows windows = avg_pool_windows(op, n, in[0].shape(), {p[1], p[2]}, with);
+        return means(in[0], windows, with.count_include_pad);
+      });
 }
 
 }  // namespace
@@ -138,10 +170,10 @@ PoolWindows adaptive_windows(const char* op, int axes, const Shape& shape, const
 }
 
 Tensor max_pool2d(const Tensor& x, SizePair window, const MaxPoolOptions& options) {
-  return max_pool("max_pool2d", 2, x, window, options).first;
+  return largest(2, x, window, options);
 }
 Tensor max_pool1d(const Tensor& x, std::int64_t window, const MaxPoolOptions& options) {
-  return max_pool("max_pool1d", 1, x, window, options).first;
+  return largest(1, x, window, options);
 }
 std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& x, SizePair window, const MaxPoolOptions& options) {
   return max_pool("max_pool2d_with_indices", 2, x, window, options);
@@ -151,10 +183,10 @@ std::pair<Tensor, Tensor> max_pool1d_with_indices(const Tensor& x, std::int64_t 
 }
 
 Tensor avg_pool2d(const Tensor& x, SizePair window, const AvgPoolOptions& options) {
-  return avg_pool("avg_pool2d", 2, x, window, options);
+  return avg_pool(2, x, window, options);
 }
 Tensor avg_pool1d(const Tensor& x, std::int64_t window, const AvgPoolOptions& options) {
-  return avg_pool("avg_pool1d", 1, x, window, options);
+  return avg_pool(1, x, window, options);
 }
 
 namespace {

@@ -7,7 +7,7 @@
 
 #include "core/format_error.h"
 #include "ebb/ops.h"
-#include "graph/node.h"
+#include "graph/formula.h"
 #include "ops/axes.h"
 #include "ops/build.h"
 #include "ops/index_nodes.h"
@@ -81,33 +81,26 @@ Tensor cumulate(Op op, const char* name, const Tensor& x, std::int64_t axis) {
   return make_node(op, numbers.dtype(), x.shape(), {numbers}, attrs);
 }
 
-}  // namespace
-
-Tensor sum(const Tensor& x, const Axes& axes, bool keepdim) {
-  const std::uint32_t mask = axes_mask("sum", axes, x.rank());
-  return drop_axes(cast(reduce(Op::sum, summand(x), mask), result_dtype(x.dtype())), x.shape(), mask, keepdim);
+// The formula of a statistic over axes, with a number that it is told.
+using Statistic = Tensor (*)(const Tensor& x, std::uint32_t mask, bool keepdim, double number);
+template <Statistic statistic>
+Tensor deferred_statistic(const char* name, const Tensor& x, const Axes& axes, bool keepdim, double number = 0) {
+  const std::uint32_t mask = axes_mask(name, axes, x.rank());
+  return deferred({&x}, {mask, keepdim, option_of(number)}, [](Formula::Operands in, Formula::Options o) {
+    return statistic(in[0], static_cast<std::uint32_t>(o[0]), o[1] != 0, real_of(o[2]));
+  });
 }
 
-Tensor mean(const Tensor& x, const Axes& axes, bool keepdim) {
-  const std::uint32_t mask = axes_mask("mean", axes, x.rank());
+Tensor mean_formula(const Tensor& x, std::uint32_t mask, bool keepdim, double) {
   // Dividing the sum rounds once; multiplying by a rounded 1/n would round twice.
   const double n = static_cast<double>(reduced_count(x.shape(), mask));
   const Tensor y = reduce(Op::sum, wide_real(x), mask) / n;
   return drop_axes(cast(y, promote_real(x.dtype())), x.shape(), mask, keepdim);
 }
 
-Tensor prod(const Tensor& x, const Axes& axes, bool keepdim) {
-  const std::uint32_t mask = axes_mask("prod", axes, x.rank());
-  return drop_axes(cast(reduce(Op::prod, summand(x), mask), result_dtype(x.dtype())), x.shape(), mask, keepdim);
-}
-
-Tensor max(const Tensor& x, const Axes& axes, bool keepdim) { return extremum(Op::max, x, axes, keepdim); }
-Tensor min(const Tensor& x, const Axes& axes, bool keepdim) { return extremum(Op::min, x, axes, keepdim); }
-
 // Two passes, because Σx² − n·mean² loses every digit when the mean is large:
 //   m = mean x,   var = Σ (x − m)² / max(n − correction, 0)
-Tensor var(const Tensor& x, const Axes& axes, bool keepdim, double correction) {
-  const std::uint32_t mask = axes_mask("var", axes, x.rank());
+Tensor var_formula(const Tensor& x, std::uint32_t mask, bool keepdim, double correction) {
   const double n = static_cast<double>(reduced_count(x.shape(), mask));
   const Tensor real = wide_real(x);
   const Tensor m = reduce(Op::sum, real, mask) / n;
@@ -115,13 +108,11 @@ Tensor var(const Tensor& x, const Axes& axes, bool keepdim, double correction) {
   return drop_axes(cast(v, promote_real(x.dtype())), x.shape(), mask, keepdim);
 }
 
-Tensor stddev(const Tensor& x, const Axes& axes, bool keepdim, double correction) {
-  return cast(sqrt_or_zero(var(wide_real(x), axes, keepdim, correction)), promote_real(x.dtype()));
+Tensor stddev_formula(const Tensor& x, std::uint32_t mask, bool keepdim, double correction) {
+  return cast(sqrt_or_zero(var_formula(wide_real(x), mask, keepdim, correction)), promote_real(x.dtype()));
 }
 
-Tensor norm(const Tensor& x, double p, const Axes& axes, bool keepdim) {
-  require(!std::isnan(p), "norm: p is not a number");
-  const std::uint32_t mask = axes_mask("norm", axes, x.rank());
+Tensor norm_formula(const Tensor& x, std::uint32_t mask, bool keepdim, double p) {
   const Tensor real = wide_real(x);
   const bool nothing = reduced_count(x.shape(), mask) == 0;
   Tensor y;
@@ -146,21 +137,8 @@ Tensor norm(const Tensor& x, double p, const Axes& axes, bool keepdim) {
   return drop_axes(cast(y, promote_real(x.dtype())), x.shape(), mask, keepdim);
 }
 
-ShiftedExp shifted_exp(const Tensor& x, std::uint32_t mask) {
-  ShiftedExp s;
-  {
-    NoHistory scope;
-    const Tensor top = reduce(Op::max, x, mask);
-    s.shift = where(isfinite(top), top, 0);
-  }
-  s.terms = exp(x - s.shift);
-  s.total = reduce(Op::sum, s.terms, mask);
-  return s;
-}
-
 // log Σ exp x = m + log Σ exp(x − m) with m = max x: no term is larger than 1.
-Tensor logsumexp(const Tensor& x, const Axes& axes, bool keepdim) {
-  const std::uint32_t mask = axes_mask("logsumexp", axes, x.rank());
+Tensor logsumexp_formula(const Tensor& x, std::uint32_t mask, bool keepdim, double) {
   const Tensor real = wide_real(x);
   Tensor y;
   if (reduced_count(x.shape(), mask) == 0) {
@@ -177,6 +155,54 @@ Tensor logsumexp(const Tensor& x, const Axes& axes, bool keepdim) {
     y = make_formula(Op::logsumexp, value, {real}, attrs);
   }
   return drop_axes(cast(y, promote_real(x.dtype())), x.shape(), mask, keepdim);
+}
+
+}  // namespace
+
+Tensor sum(const Tensor& x, const Axes& axes, bool keepdim) {
+  const std::uint32_t mask = axes_mask("sum", axes, x.rank());
+  return drop_axes(cast(reduce(Op::sum, summand(x), mask), result_dtype(x.dtype())), x.shape(), mask, keepdim);
+}
+
+Tensor mean(const Tensor& x, const Axes& axes, bool keepdim) {
+  return deferred_statistic<mean_formula>("mean", x, axes, keepdim);
+}
+
+Tensor prod(const Tensor& x, const Axes& axes, bool keepdim) {
+  const std::uint32_t mask = axes_mask("prod", axes, x.rank());
+  return drop_axes(cast(reduce(Op::prod, summand(x), mask), result_dtype(x.dtype())), x.shape(), mask, keepdim);
+}
+
+Tensor max(const Tensor& x, const Axes& axes, bool keepdim) { return extremum(Op::max, x, axes, keepdim); }
+Tensor min(const Tensor& x, const Axes& axes, bool keepdim) { return extremum(Op::min, x, axes, keepdim); }
+
+Tensor var(const Tensor& x, const Axes& axes, bool keepdim, double correction) {
+  return deferred_statistic<var_formula>("var", x, axes, keepdim, correction);
+}
+
+Tensor stddev(const Tensor& x, const Axes& axes, bool keepdim, double correction) {
+  return deferred_statistic<stddev_formula>("var", x, axes, keepdim, correction);
+}
+
+Tensor norm(const Tensor& x, double p, const Axes& axes, bool keepdim) {
+  require(!std::isnan(p), "norm: p is not a number");
+  return deferred_statistic<norm_formula>("norm", x, axes, keepdim, p);
+}
+
+ShiftedExp shifted_exp(const Tensor& x, std::uint32_t mask) {
+  ShiftedExp s;
+  {
+    NoHistory scope;
+    const Tensor top = reduce(Op::max, x, mask);
+    s.shift = where(isfinite(top), top, 0);
+  }
+  s.terms = exp(x - s.shift);
+  s.total = reduce(Op::sum, s.terms, mask);
+  return s;
+}
+
+Tensor logsumexp(const Tensor& x, const Axes& axes, bool keepdim) {
+  return deferred_statistic<logsumexp_formula>("logsumexp", x, axes, keepdim);
 }
 
 // Counting serves empty tensors too: any of nothing is false, all of nothing is true.

@@ -5,6 +5,7 @@
 
 #include "core/format_error.h"
 #include "ebb/ops.h"
+#include "graph/formula.h"
 #include "ops/shape_nodes.h"
 
 namespace ebb {
@@ -121,9 +122,24 @@ Tensor pooled(const char* op, const Tensor& x, OfPlanes of_planes, OfDepth of_de
   return reshape(transpose(lines, 1, 2), {n, channels, lines.size(2), h, w});
 }
 
-}  // namespace
+// A pool as a formula.
+template <Tensor (*pool)(const Tensor& x, SizeTriple window, const Pool3dOptions& o)>
+Tensor deferred_pool(const Tensor& x, const SizeTriple& window, const Pool3dOptions& o) {
+  const SizeTriple stride = o.stride.value_or(window);
+  return deferred({&x},
+                  {window[0], window[1], window[2], stride[0], stride[1], stride[2], o.padding[0], o.padding[1],
+                   o.padding[2], o.dilation[0], o.dilation[1], o.dilation[2], o.ceil_mode, o.count_include_pad},
+                  [](Formula::Operands in, Formula::Options p) {
+                    return pool(in[0], {p[0], p[1], p[2]},
+                                {.stride = SizeTriple{p[3], p[4], p[5]},
+                                 .padding = {p[6], p[7], p[8]},
+                                 .ceil_mode = p[12] != 0,
+                                 .dilation = {p[9], p[10], p[11]},
+                                 .count_include_pad = p[13] != 0});
+                  });
+}
 
-Tensor max_pool3d(const Tensor& x, SizeTriple window, const Pool3dOptions& o) {
+Tensor max_pool_formula(const Tensor& x, SizeTriple window, const Pool3dOptions& o) {
   const SizeTriple stride = o.stride.value_or(window);
   return pooled(
       "max_pool3d", x,
@@ -141,6 +157,12 @@ Tensor max_pool3d(const Tensor& x, SizeTriple window, const Pool3dOptions& o) {
                            .dilation = o.dilation[0],
                            .ceil_mode = o.ceil_mode});
       });
+}
+
+}  // namespace
+
+Tensor max_pool3d(const Tensor& x, SizeTriple window, const Pool3dOptions& o) {
+  return deferred_pool<max_pool_formula>(x, window, o);
 }
 
 namespace {
@@ -214,7 +236,9 @@ Tensor adaptive_avg_pool3d(const Tensor& x, SizeTriple output) {
               x.dtype());
 }
 
-Tensor avg_pool3d(const Tensor& x, SizeTriple window, const Pool3dOptions& o) {
+namespace {
+
+Tensor avg_pool_formula(const Tensor& x, SizeTriple window, const Pool3dOptions& o) {
   const SizeTriple stride = o.stride.value_or(window);
   const Tensor wide = is_half(x.dtype()) ? cast(x, DType::f32) : x;  // rounded once
   const Tensor y = pooled(
@@ -234,6 +258,12 @@ Tensor avg_pool3d(const Tensor& x, SizeTriple window, const Pool3dOptions& o) {
                            .count_include_pad = o.count_include_pad});
       });
   return cast(y, x.dtype());
+}
+
+}  // namespace
+
+Tensor avg_pool3d(const Tensor& x, SizeTriple window, const Pool3dOptions& o) {
+  return deferred_pool<avg_pool_formula>(x, window, o);
 }
 
 }  // namespace ebb

@@ -6,6 +6,8 @@
 
 #include "core/format_error.h"
 #include "core/host_lock.h"
+#include "graph/formula.h"
+#include "schedule/fold.h"
 #include "schedule/graph_run.h"
 #include "schedule/plan_cache.h"
 #include "schedule/read.h"
@@ -86,6 +88,10 @@ struct Room {
   std::vector<Tensor> roots, kept;
   Trace trace;
   GraphRun::Room run;
+  // The trace whose formulas had to be expanded, and its nodes; empty where there was none.
+  std::vector<Tensor> kept_before;
+  std::vector<std::shared_ptr<const Formula>> formulas;
+  Trace before;
 };
 struct Spare {
   Room* room;
@@ -106,6 +112,7 @@ class UsedRoom {
   }
   ~UsedRoom() {
     clear();
+    clear_before();
     Spare& s = spare;
     if (s.room || s.closed || room_->trace.key.capacity() > kScheduleModel.most_trace_words) {
       delete room_;
@@ -116,15 +123,35 @@ class UsedRoom {
   }
   UsedRoom(const UsedRoom&) = delete;
   Room* operator->() const { return room_; }
+  Room& operator*() const { return *room_; }
   void clear() {
     room_->kept.clear();
     room_->roots.clear();
     room_->trace.clear();
   }
+  void clear_before() {
+    room_->kept_before.clear();
+    room_->formulas.clear();
+    room_->before.clear();
+  }
 
  private:
   Room* room_;
 };
+
+void expand_all(std::span<const Tensor> nodes) {
+  for (const Tensor& t : nodes) expand(t);
+}
+
+// The plan that was found for a graph serves it from now on without the nodes of its formulas. Where a run would need
+// them, they are made at once the next time.
+void fold_plan(const Plan& plan, const Trace& after, Room& room) {
+  room.before.read_key();
+  Folding made = folded(plan, after, room.before);
+  if (made.plan) plan_cache().add(room.before.key, std::move(*made.plan));
+  if (!made.needs_nodes) return;
+  for (const auto& formula : room.formulas) formula->folds.store(false, std::memory_order_relaxed);
+}
 
 bool all_evaluated(std::span<Node* const> nodes) {
   return std::all_of(nodes.begin(), nodes.end(),
@@ -153,9 +180,21 @@ void evaluate(std::span<Node* const> nodes) {
       continue;
     }
     if (roots.empty()) return;
-    claim.emplace(roots, lock.parts());
     std::shared_ptr<const Plan> plan = plan_cache().find(t.key);
-    if (plan) {
+    const bool apart = !plan || numbers_are_apart(*plan, t);
+    if (t.formulas > 0 && !(plan && apart)) {
+      for (Node* n : t.nodes) {
+        room->kept_before.emplace_back(n);
+        if (is_folded(*n)) room->formulas.push_back(n->formula);
+      }
+      if (apart && room->before.nodes.empty()) std::swap(room->before, t);
+      lock.unlock();
+      expand_all(room->kept_before);
+      continue;
+    }
+    claim.emplace(roots, lock.parts());
+    const bool folds = !room->before.nodes.empty();
+    if (plan && !folds) {
       run.emplace(std::move(plan), t.nodes, lock.parts(), room->run);
     } else {
       for (Node* n : t.nodes) room->kept.emplace_back(n);  // they must stay alive while their plan is made
@@ -163,7 +202,9 @@ void evaluate(std::span<Node* const> nodes) {
     lock.unlock();
     if (!run) {
       t.read_key();
-      plan = plan_cache().add(t.key, make_plan(t));
+      if (!plan) plan = plan_cache().add(t.key, make_plan(t));
+      if (folds) fold_plan(*plan, t, *room);
+      room.clear_before();
       run.emplace(std::move(plan), t.nodes, lock.parts(), room->run);
       room->kept.clear();
     }
@@ -191,10 +232,11 @@ OwnedTrace trace_of(const std::vector<Tensor>& tensors) {
     const Traced traced = trace_roots(nodes, lock, roots, found.trace);
     found.nodes = owned(found.trace.nodes);
     lock.unlock();
-    if (traced == Traced::done) {
+    if (traced == Traced::done && found.trace.formulas == 0) {
       found.trace.read_key();
       return found;
     }
+    expand_all(found.nodes);
     if (traced == Traced::being_computed) Claim::wait_for_an_end(ended_before);
     for (const Tensor& moved : found.trace.moves) move_between_devices(moved);
   }

@@ -46,12 +46,21 @@ struct PlanLeaf {
   bool in_memory;
 };
 
+// A number that a formula brings along: part of the plan where the formula is one node (fold.h).
+struct PlanNumber {
+  Op op;
+  DType dtype;
+  Shape shape;
+  Payload payload;
+};
+
 struct Plan {
   Device device;
   ValueGraph graph;
   std::vector<PlanStep> steps;
   std::vector<PlanLeaf> leaves;
   std::vector<Argument> arguments;         // of each value, as far as no node is needed: literals
+  std::vector<PlanNumber> numbers;         // of formulas
   std::vector<std::int32_t> attach_first;  // traced nodes that only view memory that already exists
   Peak peak;
   int sweeps() const;

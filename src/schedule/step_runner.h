@@ -12,6 +12,15 @@
 
 namespace ebb {
 
+// What a leaf that is not memory is bound to.
+inline void take_numbers(Argument& a, const Payload& p) {
+  a.real = p.real;
+  a.integer = p.integer;
+  a.step = p.step;
+  a.seed = p.seed;
+  a.operation = p.operation;
+}
+
 // Runs the steps of a plan: knows where every value is stored, gives sweeps and calls their arguments. What happens to
 // the results is up to its owner.
 class StepRunner {

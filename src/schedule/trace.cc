@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "ebb/memory.h"
+#include "graph/formula.h"
 #include "schedule/schedule_model.h"
 #include "schedule/strip_model.h"
 
@@ -24,10 +25,7 @@ bool equal_leaves(const Node& a, bool a_stored, const Node& b, bool stored) {
     }
     return a.storage.buffer.get() != nullptr;
   }
-  if (a.op != b.op) return false;
-  return std::bit_cast<std::uint64_t>(a.payload.real) == std::bit_cast<std::uint64_t>(b.payload.real) &&
-         a.payload.integer == b.payload.integer && a.payload.step == b.payload.step &&
-         a.payload.seed == b.payload.seed && a.payload.operation == b.payload.operation;
+  return a.op == b.op && equal_numbers(a.payload, b.payload);
 }
 
 std::uint64_t leaf_hash(const Node& n, bool stored) {
@@ -133,9 +131,8 @@ class Tracer {
     }
     const bool moves = node->op == Op::to_device && !made_here(*node);
     if (moves) t_.moves.emplace_back(node);
-    const std::size_t count = moves                   ? 0
-                              : cls == OpClass::alias ? (node->op == Op::depend ? node->inputs.size() : 1)
-                                                      : node->inputs.size();
+    const bool one = cls == OpClass::alias && node->op != Op::depend && !node->formula;
+    const std::size_t count = moves ? 0 : one ? 1 : node->inputs.size();
     if (count == 0) {
       append(node, 0);
     } else {
@@ -189,6 +186,10 @@ class Tracer {
       t_.key[before] = (t_.key.size() - before) | 1ull << 42;
     }
     if (node->label) put(reinterpret_cast<std::uintptr_t>(node->label));
+    if (node->formula) {
+      ++t_.formulas;
+      node->formula->append_key(t_.key);
+    }
   }
 
   void append_leaf(Node* node, bool stored) {
@@ -278,6 +279,12 @@ void Trace::clear() {
   moves.clear();
   forgotten.clear();
   device = {};
+  formulas = 0;
+}
+
+bool equal_numbers(const Payload& a, const Payload& b) {
+  return std::bit_cast<std::uint64_t>(a.real) == std::bit_cast<std::uint64_t>(b.real) && a.integer == b.integer &&
+         a.step == b.step && a.seed == b.seed && a.operation == b.operation;
 }
 
 Traced trace(Trace& out, std::span<const Tensor> roots, GraphLock& lock, Placeholders placeholders) {

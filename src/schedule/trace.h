@@ -18,6 +18,7 @@ struct Trace {
   std::vector<std::size_t> starts;  // where node i begins in the key; one more at the end
   Device device;                    // of the plan
   std::vector<Tensor> moves;
+  std::size_t formulas = 0;          // nodes of formulas whose own nodes are not made (graph/formula.h)
   std::vector<Forgotten> forgotten;  // by outputs that already existed; released after the lock
 
   // What the key says about each node, in a form that is easier to read: make_plan needs it.
@@ -44,6 +45,9 @@ struct Trace {
 
   void clear();
 };
+
+// The same number, as far as a plan is concerned.
+bool equal_numbers(const Payload& a, const Payload& b);
 
 // Placeholders are leaves in a function being compiled, and an error in a graph to be computed.
 enum class Placeholders { refused, allowed };
