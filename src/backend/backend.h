@@ -136,6 +136,12 @@ class Backend {
   // Does a linear_cross_entropy call take TokenStatisticsCall (calls/linear_cross_entropy.h)?
   virtual bool has_token_statistics() const { return false; }
 
+  // Products of halves may be faster where rows begin at multiples of some bytes. Elements from one row to the next of a
+  // temporary matrix with so many columns, for a product of this depth and width that reads or makes it.
+  virtual std::int64_t row_step(DType, std::int64_t columns, std::int64_t /*depth*/, std::int64_t /*width*/) const {
+    return columns;
+  }
+
   // Does a call of matmul take a third input, a row that is added to all of the result's before they are rounded?
   virtual bool adds_rows_to_products() const { return false; }
 

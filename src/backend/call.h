@@ -16,6 +16,7 @@ struct View {
   DType dtype = DType::f32;
   Shape shape;
   Strides strides;
+  std::int64_t room = 0;  // elements behind each line of the dimension with stride 1 that hold nothing: a call may write there
 };
 
 // Computes one operation of class library. Inputs may be strided, broadcast (stride 0) and empty; outputs are fresh and

@@ -14,6 +14,7 @@
 #include <unordered_map>
 
 #include "core/format_error.h"
+#include "cuda/library/aligned_product.h"
 #include "cuda/library/cudnn.h"
 #include "cuda/library/fp8_product.h"
 #include "cuda/library/kernels.h"
@@ -192,6 +193,10 @@ class CudaBackend final : public Backend, private Recordings {
 
   bool has(Op op) const override { return has_library(op); }
   bool adds_rows_to_products() const override { return true; }
+  std::int64_t row_step(DType dtype, std::int64_t columns, std::int64_t depth, std::int64_t width) const override {
+    const bool aligns = is_half(dtype) && std::min(depth, width) >= gpu_.model().worth_aligning;
+    return aligns ? aligned_step(gpu_.model(), columns) : columns;
+  }
   bool wants_channels_last(DType dtype) const override { return is_half(dtype) && cudnn_table(); }
   int bytes_of_a_function() const override { return gpu_.model().function_bytes; }
   void run(const LibraryCall& call, Run& run) override {

@@ -40,7 +40,7 @@ std::vector<std::int64_t> Attempts::steps_of(const SweepGroup& group, int id) co
       const Value& y = value(in);
       if (placed_.of_base(in).group == id || value(g_.base(in)).op == Op::constant || (y.is_leaf && y.op != Op::data))
         continue;
-      const Strides strides = y.is_view() || y.is_leaf ? y.strides : contiguous_strides(y.shape);
+      const Strides strides = strides_of(y);
       std::vector<std::int64_t> steps(group.axes.size(), 0);
       for (int d = 0; d < y.shape.rank(); ++d) {
         if (map[d] >= 0 && y.shape[d] > 1) steps[map[d]] = std::abs(strides[d]);

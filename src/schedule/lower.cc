@@ -37,10 +37,6 @@ class Lowering {
   bool inside(std::int32_t v) const {
     return f_.places[g_.base(v)].group == id_ && (!value(v).is_view() || value(v).mappable);
   }
-  Strides strides_of(std::int32_t v) const {
-    const Value& x = value(v);
-    return x.is_view() || x.is_leaf ? x.strides : contiguous_strides(x.shape);
-  }
 
   // Rows before columns; inside each, as the memory of the widest value lies, so that the innermost axis is dense.
   void order_axes() {
@@ -55,7 +51,7 @@ class Lowering {
     for (std::int32_t v : group_.members) {
       const Placement& p = f_.places[v];
       if (p.in_memory && p.post == Post::no && p.varies == group_.all() && !found) {
-        use(value(v).shape, p.map, contiguous_strides(value(v).shape));
+        use(value(v).shape, p.map, strides_of(value(v)));
         found = true;
       }
     }
@@ -65,7 +61,7 @@ class Lowering {
       for (std::int32_t in : value(v).inputs) {
         if (inside(in) || found || value(in).shape.numel() <= 1) continue;
         const bool reads = info(value(v).op).cls == OpClass::reduce || value(v).op == Op::pick;
-        use(value(in).shape, reads ? p.operand_map : p.map, strides_of(in));
+        use(value(in).shape, reads ? p.operand_map : p.map, strides_of(value(in)));
         found = std::all_of(step.begin(), step.end(), [](std::int64_t s) { return s != 0; });
       }
     }
@@ -112,7 +108,7 @@ class Lowering {
     Operand o;
     o.dtype = x.dtype;
     o.offset = x.is_view() ? x.offset : 0;
-    const Strides s = strides_of(in);
+    const Strides s = strides_of(x);
     std::uint32_t varies = 0;
     for (int d = 0; d < x.shape.rank(); ++d) {
       if (map[d] < 0 || x.shape[d] == 1 || s[d] == 0) continue;
@@ -284,7 +280,7 @@ class Lowering {
     o.value = made_.at(v);
     o.dtype = x.dtype;
     o.slot = static_cast<int>(out_.outputs.size());
-    const Strides s = contiguous_strides(x.shape);
+    const Strides s = strides_of(x);
     for (int d = 0; d < x.shape.rank(); ++d) {
       if (p.map[d] >= 0) o.strides[position_[p.map[d]]] = s[d];
     }

@@ -115,7 +115,7 @@ std::size_t held_bytes(const Plan& plan, const Trace& trace, std::int32_t v) {
       bytes += static_cast<std::size_t>(shape.numel()) * size_of(dtype);
     return bytes;
   }
-  return static_cast<std::size_t>(x.shape.numel()) * size_of(x.dtype);
+  return static_cast<std::size_t>(allocated_elements(x)) * size_of(x.dtype);
 }
 
 std::size_t bytes_of_strip(const StripLoop& loop) {

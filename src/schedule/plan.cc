@@ -16,6 +16,7 @@
 #include "schedule/peak.h"
 #include "schedule/product_bias.h"
 #include "schedule/rematerialize.h"
+#include "schedule/row_room.h"
 #include "schedule/schedule_model.h"
 #include "schedule/store_again.h"
 #include "schedule/strips.h"
@@ -108,6 +109,7 @@ class Planner {
     // In need, steps are run again instead.
     if (bytes_of_a_function_ == 0) store_again_what_is_held(g_, f_, flops_per_byte(plan_.device));
     find_live();
+    make_room_behind_rows(g_, f_, live_, backend);
     make_steps();
     order_steps();
     plan_attachments();
@@ -469,7 +471,7 @@ std::string describe_call(const Plan& plan, const PlanStep& step) {
     std::vector<View> all;
     for (const std::int32_t v : values) {
       const Value& x = plan.graph.values[v];
-      all.push_back({nullptr, x.dtype, x.shape, x.is_view() || x.is_leaf ? x.strides : contiguous_strides(x.shape)});
+      all.push_back({nullptr, x.dtype, x.shape, strides_of(x), x.room});
     }
     return all;
   };
@@ -496,6 +498,7 @@ std::string print_steps(const Plan& plan) {
       text += fmt::format(" {}{}", name(plan.graph.values[v].dtype), plan.graph.values[v].shape);
     const Value& out = plan.graph.values[step.outputs[0]];
     text += fmt::format(" -> {}{}", name(out.dtype), out.shape);
+    if (out.room > 0) text += fmt::format(", rows {} apart", strides_of(out)[out.shape.rank() - 2]);
     const std::string options = step.attrs.options ? step.attrs.options->print() : "";
     text += options.empty() ? "\n" : fmt::format(" {}\n", options);
     const std::string how = describe_call(plan, step);

@@ -139,6 +139,18 @@ std::int32_t Simplifier::literal(double value, DType dtype) {
   return intern(std::move(v));
 }
 
+Strides strides_of(const Value& v) {
+  if (v.is_view() || v.is_leaf) return v.strides;
+  if (v.room == 0) return contiguous_strides(v.shape);
+  const int last = v.shape.rank() - 1;
+  return contiguous_strides(v.shape.with(last, v.shape[last] + v.room));
+}
+
+std::int64_t allocated_elements(const Value& v) {
+  const std::int64_t n = v.shape.numel();
+  return v.room == 0 ? n : n / v.shape[v.shape.rank() - 1] * v.room + n;
+}
+
 ValueGraph simplify(const Trace& trace, const SimplifyOptions& options) { return Simplifier(trace, options).run(); }
 
 std::vector<std::int32_t> sort_inputs_first(ValueGraph& g) {

@@ -67,7 +67,7 @@ std::int32_t Simplifier::permuted(std::int32_t v, const Shape& shape, std::int64
 
 Simplifier::Order Simplifier::order_of(std::int32_t v) const {
   const Value& x = at(v);
-  const Strides strides = x.is_view() || x.is_leaf ? x.strides : contiguous_strides(x.shape);
+  const Strides strides = strides_of(x);
   if (is_contiguous(x.shape, strides)) return Order::usual;
   const Shape last = channels_last(x.shape);
   const Strides dense = contiguous_strides(last);

@@ -152,7 +152,7 @@ std::int32_t Simplifier::finish_view(Value v) {
   const Value& x = at(in);
   v.base = x.is_view() ? x.base : in;
   v.offset = x.is_view() ? x.offset : 0;
-  const Strides from = x.is_view() || x.is_leaf ? x.strides : contiguous_strides(x.shape);
+  const Strides from = strides_of(x);
   std::array<std::int8_t, Shape::kMaxRank> shows{};
   if (x.is_view()) {
     shows = x.shows;

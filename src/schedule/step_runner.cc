@@ -28,12 +28,7 @@ StepRunner::StepRunner(const Plan& plan, std::span<Node* const> nodes, Origins o
       bind_memory(leaf.value, n.storage);
       continue;
     }
-    Argument& a = room_.arguments[leaf.value];
-    a.real = n.payload.real;
-    a.integer = n.payload.integer;
-    a.step = n.payload.step;
-    a.seed = n.payload.seed;
-    a.operation = n.payload.operation;
+    take_numbers(room_.arguments[leaf.value], n.payload);
   }
   for (const PlanStep& step : plan.steps) {
     if (step.node >= 0) room_.extras.push_back(nodes[step.node]->extra.get());
@@ -141,7 +136,7 @@ void StepRunner::allocate(std::int32_t v) {
     }
   }
   const Value& x = value(v);
-  const std::size_t bytes = static_cast<std::size_t>(x.shape.numel()) * size_of(x.dtype);
+  const std::size_t bytes = static_cast<std::size_t>(allocated_elements(x)) * size_of(x.dtype);
   room_.memory[v] = {fresh(bytes, x.op), 0};
 }
 
@@ -218,7 +213,8 @@ View StepRunner::view(std::int32_t v) const {
   View out;
   out.dtype = x.dtype;
   out.shape = x.shape;
-  out.strides = x.is_view() || x.is_leaf ? x.strides : contiguous_strides(x.shape);
+  out.strides = strides_of(x);
+  out.room = x.room;
   auto* data = static_cast<std::byte*>(address(b));
   out.data = data ? data + (x.is_view() ? x.offset : 0) * static_cast<std::int64_t>(size_of(x.dtype)) : nullptr;
   return out;
@@ -349,7 +345,7 @@ Storage StepRunner::storage_of(std::int32_t v) const {
     s.buffer = room_.memory[b].buffer;
     s.offset = room_.memory[b].offset + (x.is_view() ? x.offset : 0);
   }
-  s.strides = x.is_view() || x.is_leaf ? x.strides : contiguous_strides(x.shape);
+  s.strides = strides_of(x);
   return s;
 }
 

@@ -245,7 +245,7 @@ class Bodies {
   // Strides of a strip of u. False: its rows do not lie one like the other.
   bool strip_strides(std::int32_t u, RowDims rows, Strides& out) const {
     const Value& x = value(u);
-    const Strides s = x.is_view() || x.is_leaf ? x.strides : contiguous_strides(x.shape);
+    const Strides s = strides_of(x);
     out = {};
     int at = 0;
     for (int d = 0; d < x.shape.rank(); ++d) {

@@ -31,6 +31,9 @@ struct Value {
   std::int32_t base = -1;  // itself if it is not a view
   std::int64_t offset = 0;
   Strides strides;  // of a leaf or a view: where elements are, relative to the base's first element
+  // Elements in memory behind each line of the last dimension, or of the dimension of a view that shows it, which
+  // belong to nobody (row_room.h).
+  std::int64_t room = 0;
   // The dimension of the base that each dimension corresponds to, -1 where it is new (size 1, or repeated by expand).
   // Only when `mappable`: the view merely renames, drops or repeats dimensions, so it can be followed inside a sweep.
   bool mappable = false;
@@ -40,6 +43,11 @@ struct Value {
   // A step of its own, whose results are in memory.
   bool is_call() const { return !is_leaf && (strips >= 0 || info(op).cls == OpClass::library); }
 };
+
+// Where v's elements are in memory, relative to the first one of its base (without a view's offset).
+Strides strides_of(const Value& v);
+// Elements of memory that the steps of a plan allocate for v, which is no view.
+std::int64_t allocated_elements(const Value& v);
 
 struct ValueGraph {
   std::vector<Value> values;          // inputs before users

@@ -23,6 +23,20 @@ View AlignedProduct::of(std::byte* data, DType dtype, std::int64_t rows, std::in
   return v;
 }
 
+// The matrix where it lies, if there is room for the padding.
+Matrix AlignedProduct::with_padding(const Matrix& x, std::int64_t rows, std::int64_t columns, std::int64_t all_rows,
+                                    std::int64_t all_columns, Sum sum) {
+  const bool by_rows = x.by_rows();
+  const std::int64_t live = by_rows ? columns : rows, more = (by_rows ? all_columns : all_rows) - live;
+  const std::int64_t lines = by_rows ? rows : columns;
+  if (x.room == 0 || x.room < more || lines != (by_rows ? all_rows : all_columns) || !is_aligned(x, given_.in))
+    return padded(x, rows, columns, all_rows, all_columns);
+  if (more > 0 && by_rows == (sum == Sum::over_columns))
+    clear_elements(gpu_, of(x.data + live * static_cast<std::int64_t>(size_of(given_.in)), given_.in, lines, more,
+                            x.step()));
+  return x;
+}
+
 Matrix AlignedProduct::padded(const Matrix& x, std::int64_t rows, std::int64_t columns, std::int64_t all_rows,
                               std::int64_t all_columns) {
   // By columns it is, in memory, its transpose.
@@ -44,6 +58,9 @@ void AlignedProduct::make_room(Product& p, std::int64_t rows, std::int64_t colum
   p.c_batch = rows * columns;
   result_.shape = to_.shape;
   if (p.add) copy_elements(gpu_, result_, to_);
+}
+
+void AlignedProduct::pad_bias(Product& p, std::int64_t columns) {
   if (!p.bias || columns == given_.n) return;
   const View row = workspace(gpu_, p.out, Shape{1, columns}, keep_.emplace_back(), "matmul");
   copy_padded(gpu_, row, of(static_cast<std::byte*>(const_cast<void*>(p.bias)), p.out, 1, given_.n, given_.n));
@@ -56,7 +73,7 @@ Product AlignedProduct::last_rows(const Product& rest, std::int64_t k) {
   p.m = gpu_.model().last_part;
   const std::int64_t live = given_.m - rest.m;
   p.a.data += rest.m * static_cast<std::int64_t>(size_of(p.in));
-  if (rest.a.data == given_.a.data) p.a = padded(p.a, live, k, p.m, k);
+  if (rest.a.data == given_.a.data && given_.a.room < p.m - live) p.a = padded(p.a, live, k, p.m, k);
   to_ = of(given_.c + rest.m * given_.c_step * static_cast<std::int64_t>(size_of(p.out)), p.out, live, p.n,
            given_.c_step);
   result_ = workspace(gpu_, p.out, Shape{p.m, p.n}, keep_.emplace_back(), "matmul");
@@ -88,13 +105,16 @@ AlignedProduct::AlignedProduct(Gpu& gpu, const Product& given, bool align_result
   bool room = n != given.n || (!is_aligned(p.c, p.c_step, p.out) && !p.add && align_result);
   const bool rows_apart = m != given.m && !room && m >= model.worth_dividing;
   if (m != given.m && !rows_apart) room = true;
-  const bool copy_b = k != given.k || !is_aligned(given.b, p.in);
+  const bool copy_b = k != given.k || !is_aligned(given.b, p.in) || (n != given.n && given.b.by_rows());
   const bool columns_apart = n != given.n && !copy_b && n >= model.worth_dividing;
   p.m = m, p.k = k, p.n = n;
   if (k != given.k || !is_aligned(given.a, p.in) || (m != given.m && !rows_apart))
-    p.a = padded(given.a, given.m, given.k, m, k);
-  if (copy_b || (n != given.n && !columns_apart)) p.b = padded(given.b, given.k, given.n, k, n);
-  if (room) make_room(p, m, n);
+    p.a = with_padding(given.a, given.m, given.k, m, k, Sum::over_columns);
+  if (copy_b || (n != given.n && !columns_apart))
+    p.b = with_padding(given.b, given.k, given.n, k, n, Sum::over_rows);
+  const bool has_room = m == given.m && p.c_room > 0 && p.c_room >= n - given.n && is_aligned(p.c, p.c_step, p.out);
+  if (room && !has_room) make_room(p, m, n);
+  pad_bias(p, n);
   if (rows_apart) {
     p.m -= model.last_part;
     products_.push_back(last_rows(Product(p), k));

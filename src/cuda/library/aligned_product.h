@@ -17,7 +17,8 @@ inline std::int64_t aligned_step(const GpuModel& model, std::int64_t columns) {
 // takes cuBLASLt several times as long. Large enough ones are made of padded copies, and their result is copied from
 // where it has room; of a long side that is odd the last columns (or rows) are a second product, so that the rest is
 // read where it lies. Whether and how is decided by k and n, and for a left factor stored by columns by m: the order of
-// a row's sum does not depend on the number of rows.
+// a row's sum does not depend on the number of rows. A matrix that has room behind its rows is its own padded copy: the
+// same products are then made where it lies, after zeros were put there where they are summed over.
 class AlignedProduct {
  public:
   AlignedProduct(Gpu& gpu, const Product& given, bool align_result);
@@ -25,9 +26,13 @@ class AlignedProduct {
   void finish() const;  // the result to where it belongs
 
  private:
+  enum class Sum : std::uint8_t { over_rows, over_columns };  // of a factor, by the product
+  Matrix with_padding(const Matrix& x, std::int64_t rows, std::int64_t columns, std::int64_t all_rows,
+                      std::int64_t all_columns, Sum sum);
   Matrix padded(const Matrix& x, std::int64_t rows, std::int64_t columns, std::int64_t all_rows,
                 std::int64_t all_columns);
   void make_room(Product& p, std::int64_t rows, std::int64_t columns);
+  void pad_bias(Product& p, std::int64_t columns);
   Product last_rows(const Product& rest, std::int64_t k);
   Product last_columns(const Product& rest, std::int64_t k);
   View of(std::byte* data, DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t step) const;

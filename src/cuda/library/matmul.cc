@@ -164,7 +164,8 @@ void multiply_floats(Gpu& gpu, const View& given_a, const View& given_b, const V
     x.row_step = v.strides[rank - 2];
     x.column_step = v.strides[rank - 1];
     if (columns == 1) x.column_step = 1;  // its stride means nothing
-    if (rows == 1 && x.column_step == 1) x.row_step = columns;
+    if (rows == 1 && x.column_step == 1) x.row_step = columns + v.room;
+    x.room = v.room;
     return x;
   };
   p.a = matrix(a, p.m, p.k);
@@ -179,7 +180,8 @@ void multiply_floats(Gpu& gpu, const View& given_a, const View& given_b, const V
     while (inner > 0 && out.shape[inner - 1] == 1) --inner;
   }
   p.c_step = out.strides[rank - 2];
-  if (out.shape[rank - 2] == 1) p.c_step = p.n;  // its stride means nothing
+  p.c_room = out.room;
+  if (out.shape[rank - 2] == 1) p.c_step = p.n + p.c_room;  // its stride means nothing
   p.c_batch = p.m * p.c_step;
   if (inner >= 0) {
     p.batches = out.shape[inner];

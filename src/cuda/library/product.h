@@ -15,6 +15,7 @@ namespace ebb::cuda {
 struct Matrix {
   std::byte* data = nullptr;
   std::int64_t row_step = 0, column_step = 0, batch_step = 0;
+  std::int64_t room = 0;  // elements behind each row, or column where those lie in memory, that hold nothing
 
   bool by_rows() const { return column_step == 1; }
   std::int64_t step() const { return by_rows() ? row_step : column_step; }
@@ -38,6 +39,7 @@ struct Product {
   bool add;                            // to what c holds
   const void* bias = nullptr;          // n elements like those of c, added to each row before it is rounded
   std::optional<Fp8Factors> fp8 = {};  // `in` is then u8
+  std::int64_t c_room = 0;             // as that of a and b
 };
 
 // A product as cuBLASLt describes it, column-major Cᵀ = Bᵀ·Aᵀ: the first operand is B.
