@@ -197,6 +197,11 @@ class SecondDevice final : public Backend {
     });
   }
   bool has(Op op) const override { return cpu::backend().has(op); }
+  // As a GPU, but for smaller products, too; what is recorded for a GPU is what that would run.
+  std::int64_t row_step(DType dtype, std::int64_t columns, std::int64_t depth, std::int64_t width) const override {
+    const std::int64_t least = recorder_ ? cuda::GpuModel{}.worth_aligning : 2;
+    return is_half(dtype) && std::min(depth, width) >= least ? (columns + 7) / 8 * 8 : columns;
+  }
   void run(const LibraryCall& call, Run& run) override {
     ++calls;
     if (recorder_) recorder_->call(call);

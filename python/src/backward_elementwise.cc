@@ -66,21 +66,21 @@ constexpr WithPole kWithPole[] = {{"log_backward", "x", log_backward},
                                   {"log1p_backward", "x", log1p_backward},
                                   {"sqrt_backward", "y", sqrt_backward}};
 
-struct OfTwo {
+struct OfTwoBackward {
   const char *name, *first, *second;
   TensorPair (*f)(const Tensor&, const Tensor&, const Tensor&);
 };
-constexpr OfTwo kOfTwo[] = {{"add_backward", "a", "b", add_backward},
-                            {"sub_backward", "a", "b", sub_backward},
-                            {"mul_backward", "a", "b", mul_backward},
-                            {"floor_divide_backward", "a", "b", floor_divide_backward},
-                            {"remainder_backward", "a", "b", remainder_backward},
-                            {"maximum_backward", "a", "b", maximum_backward},
-                            {"minimum_backward", "a", "b", minimum_backward},
-                            {"atan2_backward", "y", "x", atan2_backward},
-                            {"hypot_backward", "a", "b", hypot_backward},
-                            {"xlogy_backward", "x", "y", xlogy_backward},
-                            {"prelu_backward", "x", "weight", prelu_backward}};
+constexpr OfTwoBackward kOfTwoBackward[] = {{"add_backward", "a", "b", add_backward},
+                                            {"sub_backward", "a", "b", sub_backward},
+                                            {"mul_backward", "a", "b", mul_backward},
+                                            {"floor_divide_backward", "a", "b", floor_divide_backward},
+                                            {"remainder_backward", "a", "b", remainder_backward},
+                                            {"maximum_backward", "a", "b", maximum_backward},
+                                            {"minimum_backward", "a", "b", minimum_backward},
+                                            {"atan2_backward", "y", "x", atan2_backward},
+                                            {"hypot_backward", "a", "b", hypot_backward},
+                                            {"xlogy_backward", "x", "y", xlogy_backward},
+                                            {"prelu_backward", "x", "weight", prelu_backward}};
 
 struct OfThree {
   const char *name, *first, *second, *third;
@@ -90,23 +90,24 @@ constexpr OfThree kOfThree[] = {{"fma_backward", "x", "m", "a", fma_backward},
                                 {"affine_backward", "x", "m", "a", affine_backward},
                                 {"lerp_backward", "start", "end", "weight", lerp_backward}};
 
-struct WithNumber {
+struct WithNumberBackward {
   const char *name, *parameter;
   double otherwise;
   Tensor (*f)(const Tensor&, const Tensor&, TensorOrScalar);
 };
-constexpr WithNumber kWithNumber[] = {{"softplus_backward", "beta", 1, softplus_backward},
-                                      {"leaky_relu_backward", "negative_slope", 0.01, leaky_relu_backward},
-                                      {"hardshrink_backward", "lambd", 0.5, hardshrink_backward},
-                                      {"softshrink_backward", "lambd", 0.5, softshrink_backward},
-                                      {"elu_backward", "alpha", 1, elu_backward},
-                                      {"celu_backward", "alpha", 1, celu_backward}};
+constexpr WithNumberBackward kWithNumberBackward[] = {
+    {"softplus_backward", "beta", 1, softplus_backward},
+    {"leaky_relu_backward", "negative_slope", 0.01, leaky_relu_backward},
+    {"hardshrink_backward", "lambd", 0.5, hardshrink_backward},
+    {"softshrink_backward", "lambd", 0.5, softshrink_backward},
+    {"elu_backward", "alpha", 1, elu_backward},
+    {"celu_backward", "alpha", 1, celu_backward}};
 
-struct Along {
+struct AlongBackward {
   const char *name, *operand;
   Tensor (*f)(const Tensor&, const Tensor&, int);
 };
-constexpr Along kAlong[] = {
+constexpr AlongBackward kAlongBackward[] = {
     {"softmax_backward", "y", softmax_backward}, {"log_softmax_backward", "y", log_softmax_backward},
     {"glu_backward", "x", glu_backward},         {"swiglu_backward", "x", swiglu_backward},
     {"geglu_backward", "x", geglu_backward},     {"reglu_backward", "x", reglu_backward}};
@@ -117,12 +118,13 @@ void bind_elementwise_backward(const Api& api) {
   for (const OfGrad& r : kOfGrad) function(api, r.name, r.f, "grad"_a);
   for (const OfOne& r : kOfOne) function(api, r.name, r.f, "grad"_a, nb::arg(r.operand));
   for (const WithPole& r : kWithPole) function(api, r.name, r.f, "grad"_a, nb::arg(r.operand), "eps"_a = 0.0);
-  for (const OfTwo& r : kOfTwo) function(api, r.name, r.f, "grad"_a, nb::arg(r.first), nb::arg(r.second));
+  for (const OfTwoBackward& r : kOfTwoBackward)
+    function(api, r.name, r.f, "grad"_a, nb::arg(r.first), nb::arg(r.second));
   for (const OfThree& r : kOfThree)
     function(api, r.name, r.f, "grad"_a, nb::arg(r.first), nb::arg(r.second), nb::arg(r.third));
-  for (const WithNumber& r : kWithNumber)
+  for (const WithNumberBackward& r : kWithNumberBackward)
     function(api, r.name, r.f, "grad"_a, "x"_a, nb::arg(r.parameter) = r.otherwise);
-  for (const Along& r : kAlong) function(api, r.name, r.f, "grad"_a, nb::arg(r.operand), "axis"_a = -1);
+  for (const AlongBackward& r : kAlongBackward) function(api, r.name, r.f, "grad"_a, nb::arg(r.operand), "axis"_a = -1);
   function(api, "div_backward", div_backward, "grad"_a, "a"_a, "b"_a, "eps"_a = 0.0);
   function(
       api, "pow_backward",

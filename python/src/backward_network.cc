@@ -11,8 +11,8 @@ nb::tuple three(const Gradients& g) {
   return tuple_of(g.input, g.weight, g.bias);
 }
 
-using Convolution = ConvGradients (*)(const Tensor&, const Tensor&, const Tensor&, const ConvOptions&);
-using Transposed = ConvGradients (*)(const Tensor&, const Tensor&, const Tensor&, const ConvTransposeOptions&);
+using ConvolutionBackward = ConvGradients (*)(const Tensor&, const Tensor&, const Tensor&, const ConvOptions&);
+using TransposedBackward = ConvGradients (*)(const Tensor&, const Tensor&, const Tensor&, const ConvTransposeOptions&);
 
 struct Resized {
   const char* name;
@@ -22,7 +22,7 @@ constexpr Resized kResized[] = {{"adaptive_avg_pool2d_backward", adaptive_avg_po
                                 {"adaptive_avg_pool1d_backward", adaptive_avg_pool1d_backward},
                                 {"global_avg_pool_backward", global_avg_pool_backward}};
 
-void bind_norms(const Api& api) {
+void bind_norms_backward(const Api& api) {
   function(
       api, "layer_norm_backward",
       [](const Tensor& grad, const Tensor& x, const Shape& shape, const Tensor* weight, double eps) {
@@ -60,7 +60,7 @@ void bind_norms(const Api& api) {
 }
 
 template <class Window, class F>
-void bind_avg_pool(const Api& api, const char* name, F f) {
+void bind_avg_pool_backward(const Api& api, const char* name, F f) {
   function(
       api, name,
       [f](const Tensor& grad, const Shape& shape, Window window, std::optional<SizePair> stride, SizePair padding,
@@ -74,8 +74,8 @@ void bind_avg_pool(const Api& api, const char* name, F f) {
 }  // namespace
 
 void bind_network_backward(const Api& api) {
-  bind_norms(api);
-  for (auto [name, f] : {std::pair<const char*, Convolution>{"conv2d_backward", conv2d_backward},
+  bind_norms_backward(api);
+  for (auto [name, f] : {std::pair<const char*, ConvolutionBackward>{"conv2d_backward", conv2d_backward},
                          {"conv1d_backward", conv1d_backward}}) {
     function(
         api, name,
@@ -86,8 +86,9 @@ void bind_network_backward(const Api& api) {
         },
         "grad"_a, "x"_a, "weight"_a, "stride"_a = 1, "padding"_a = 0, "dilation"_a = 1, "groups"_a = 1);
   }
-  for (auto [name, f] : {std::pair<const char*, Transposed>{"conv_transpose2d_backward", conv_transpose2d_backward},
-                         {"conv_transpose1d_backward", conv_transpose1d_backward}}) {
+  for (auto [name, f] :
+       {std::pair<const char*, TransposedBackward>{"conv_transpose2d_backward", conv_transpose2d_backward},
+        {"conv_transpose1d_backward", conv_transpose1d_backward}}) {
     function(
         api, name,
         [f = f](const Tensor& grad, const Tensor& x, const Tensor& weight, SizePair stride, SizePair padding,
@@ -100,8 +101,8 @@ void bind_network_backward(const Api& api) {
   for (auto [name, f] :
        {std::pair{"max_pool2d_backward", &max_pool2d_backward}, {"max_pool1d_backward", max_pool1d_backward}})
     function(api, name, f, "grad"_a, "shape"_a, "indices"_a);
-  bind_avg_pool<SizePair>(api, "avg_pool2d_backward", avg_pool2d_backward);
-  bind_avg_pool<std::int64_t>(api, "avg_pool1d_backward", avg_pool1d_backward);
+  bind_avg_pool_backward<SizePair>(api, "avg_pool2d_backward", avg_pool2d_backward);
+  bind_avg_pool_backward<std::int64_t>(api, "avg_pool1d_backward", avg_pool1d_backward);
   for (const Resized& r : kResized) function(api, r.name, r.f, "grad"_a, "shape"_a);
   function(api, "global_max_pool_backward", global_max_pool_backward, "grad"_a, "x"_a);
   function(

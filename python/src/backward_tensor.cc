@@ -24,11 +24,11 @@ constexpr Reshaping kReshaping[] = {{"reshape_backward", reshape_backward}, {"fl
                                     {"expand_backward", expand_backward},   {"sum_to_backward", sum_to_backward}};
 
 using Pair = std::pair<Tensor, Tensor>;
-struct OfTwo {
+struct OfTensorsBackward {
   const char* name;
   Pair (*f)(const Tensor&, const Tensor&, const Tensor&);
 };
-constexpr OfTwo kOfTwo[] = {
+constexpr OfTensorsBackward kOfTensorsBackward[] = {
     {"matmul_backward", matmul_backward}, {"dot_backward", dot_backward}, {"outer_backward", outer_backward}};
 
 struct Scattering {
@@ -109,7 +109,7 @@ void bind_tensor_backward(const Api& api) {
   bind_reductions(api);
   bind_shapes(api);
   bind_indices(api);
-  for (const OfTwo& r : kOfTwo) function(api, r.name, r.f, "grad"_a, "a"_a, "b"_a);
+  for (const OfTensorsBackward& r : kOfTensorsBackward) function(api, r.name, r.f, "grad"_a, "a"_a, "b"_a);
   function(api, "einsum_backward", einsum_backward, "grad"_a, "equation"_a, "operands"_a);
   function(api, "cholesky_backward", cholesky_backward, "grad"_a, "l"_a);
   function(

@@ -47,7 +47,7 @@ std::deque<Entry>& entries() {
   return *all;
 }
 
-nb::list describe() {
+nb::list describe_losses() {
   nb::list all;
   for (const Entry& e : entries()) {
     nb::list inputs;
@@ -66,8 +66,9 @@ nb::list describe() {
 
 // A loss of halves before its last step, which rounds it to a half.
 Tensor unrounded(const Tensor& loss) {
-  if (loss.node()->op != Op::cast || !is_half(loss.dtype())) return loss;
-  const Tensor wide = ebb::input_of(loss, 0);
+  const Tensor last = loss.node()->op == Op::formula ? ebb::input_of(loss, 0) : loss;
+  if (!last.defined() || last.node()->op != Op::cast || !is_half(loss.dtype())) return loss;
+  const Tensor wide = ebb::input_of(last, 0);
   return wide.defined() && wide.dtype() == DType::f32 ? wide : loss;
 }
 
@@ -187,16 +188,6 @@ std::vector<Tensor> second_of(const Call& call, const std::vector<int>& position
   }))(chosen);
 }
 
-std::vector<Tensor> second_by_number(std::size_t number, const std::vector<int>& positions,
-                                     const std::vector<Tensor>& cotangents, const Tensor& grad, bool wide,
-                                     nb::args args) {
-  Call call = read_call(number, args, 0);
-  call.wide = wide;
-  std::vector<Tensor> result = second_of(call, positions, cotangents, grad);
-  eval(result);
-  return result;
-}
-
 // For torch.func: the loss {y} (order 0), its gradients at these positions (1) or what second_of gives (2). With a
 // count, of as many samples at once: those of cotangents, grad and inputs that are batched have a leading axis of that
 // size, and so have all results.
@@ -256,13 +247,12 @@ using Distance = std::function<Tensor(const Tensor&, const Tensor&)>;
 
 void bind_losses(const Api& api) {
   nb::module_& m = api.module;
-  m.def("_losses", describe);
+  m.def("_losses", describe_losses);
   m.def("_loss", evaluate_by_number, "number"_a, "args"_a);
   m.def("_loss_value_and_grad", value_and_grad_by_number, "number"_a, "positions"_a, "args"_a);
   m.def("_loss_backward", backward_by_number, "number"_a, "grad"_a, "wide"_a, "args"_a);
   m.def("_loss_forward", forward_by_number, "number"_a, "positions"_a, "wide"_a, "args"_a);
   m.def("_exclusive", exclusive, "x"_a);
-  m.def("_loss_second", second_by_number, "number"_a, "positions"_a, "cotangents"_a, "grad"_a, "wide"_a, "args"_a);
   m.def("_losses_of_order", losses_of_order, "order"_a, "count"_a, "batched"_a, "number"_a, "wide"_a, "positions"_a,
         "cotangents"_a, "grad"_a.none(), "args"_a);
   bind_linear_heads(api);

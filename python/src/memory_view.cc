@@ -12,7 +12,7 @@ namespace ebb::python {
 namespace {
 
 // Copies a strided array into a dense one, a run of the last axis at a time.
-void gather(std::byte* to, const std::byte* from, const Foreign& f, int axis, std::size_t width) {
+void copy_packed(std::byte* to, const std::byte* from, const Foreign& f, int axis, std::size_t width) {
   if (axis == f.rank) {
     std::memcpy(to, from, width);
     return;
@@ -24,7 +24,7 @@ void gather(std::byte* to, const std::byte* from, const Foreign& f, int axis, st
     return;
   }
   for (std::int64_t i = 0; i < f.shape[axis]; ++i)
-    gather(to + i * inner, from + i * f.strides[axis], f, axis + 1, width);
+    copy_packed(to + i * inner, from + i * f.strides[axis], f, axis + 1, width);
 }
 
 // Where the last element lies beyond the first one, in bytes; {before, after} it. Neither, nor the bytes between them,
@@ -154,7 +154,7 @@ Tensor adopt_memory(Foreign f, Copy copy, const char* op) {
     require(copy != Copy::never, "{}: elements that do not lie densely cannot be shared, only copied", op);
     BufferPtr buffer = BufferPtr::allocate(static_cast<std::size_t>(shape.numel() * width), op);
     if (shape.numel() > 0)
-      gather(buffer.data(), static_cast<const std::byte*>(f.data), f, 0, static_cast<std::size_t>(width));
+      copy_packed(buffer.data(), static_cast<const std::byte*>(f.data), f, 0, static_cast<std::size_t>(width));
     return make_data(f.dtype, shape, std::move(buffer));
   }
   std::vector<std::int64_t> in_memory, back(static_cast<std::size_t>(f.rank));

@@ -44,7 +44,7 @@ void bind_channel_norm(nb::module_& m, const char* name, const char* doc) {
   callable(cls);
 }
 
-void bind_norms(nb::module_& m) {
+void bind_norm_layers(nb::module_& m) {
   auto layer_norm = layer_class<nn::LayerNorm>(m, "LayerNorm", "torch.nn.LayerNorm");
   layer_norm.def(
       "__init__",
@@ -129,7 +129,7 @@ void bind_layers(nb::module_& m) {
       },
       "num_parameters"_a = 1, "init"_a = 0.25, "device"_a.none() = nb::none(), "dtype"_a.none() = nb::none());
   callable(prelu);
-  bind_norms(m);
+  bind_norm_layers(m);
 }
 
 }  // namespace ebb::python

@@ -60,7 +60,7 @@ struct AnyOptimizer {
   }
 };
 
-nb::list describe() {
+nb::list describe_optimizers() {
   nb::list all;
   for (const OptimizerInfo& info : optimizer_registry()) {
     nb::dict d;
@@ -74,7 +74,7 @@ nb::list describe() {
 }
 
 void bind_optimizers(nb::module_& m) {
-  m.def("_optimizers", describe);
+  m.def("_optimizers", describe_optimizers);
   m.def("_check_optimizer_name", [](const std::string& name) { optimizer_info(name); });
   nb::class_<AnyOptimizer>(
       m, "Optimizer",

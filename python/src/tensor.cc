@@ -98,10 +98,10 @@ std::int64_t as_index(const Tensor& x) {
   return x.item<std::int64_t>();
 }
 
-using Binary = Tensor (*)(TensorOrScalar, TensorOrScalar);
+using OfOperands = Tensor (*)(TensorOrScalar, TensorOrScalar);
 struct Operator {
   const char *name, *reflected;
-  Binary f;
+  OfOperands f;
 };
 constexpr Operator kArithmetic[] = {{"__add__", "__radd__", add},      {"__sub__", "__rsub__", sub},
                                     {"__mul__", "__rmul__", mul},      {"__truediv__", "__rtruediv__", div},
@@ -111,8 +111,8 @@ constexpr Operator kComparisons[] = {{"__eq__", nullptr, eq}, {"__ne__", nullptr
                                      {"__le__", nullptr, le}, {"__gt__", nullptr, gt}, {"__ge__", nullptr, ge}};
 
 // Bits of integers, logic of bools. A number beside a tensor has its dtype.
-using OfTwo = Tensor (*)(const Tensor&, const Tensor&);
-void bind_bits(TensorClass& cls, const char* name, const char* reflected, OfTwo f) {
+using OfBits = Tensor (*)(const Tensor&, const Tensor&);
+void bind_bits(TensorClass& cls, const char* name, const char* reflected, OfBits f) {
   const auto beside = [](const Tensor& a, const TensorOrScalar& b) {
     return b.is_tensor() ? b.tensor()
                          : full({}, b.scalar(), a.dtype() == DType::bool_ ? std::optional<DType>() : a.dtype());

@@ -261,7 +261,7 @@ Cotangents gelu_rule(const RuleContext& c) {
   return {gelu_backward(c.grad, c.inputs[0], c.attrs.i[0] ? GeluForm::tanh : GeluForm::exact)};
 }
 
-constexpr RuleRow kRules[] = {
+constexpr RuleRow kActivationRules[] = {
     {Op::sigmoid, of_output<sigmoid_backward>},
     {Op::log_sigmoid, of_input<log_sigmoid_backward>},
     {Op::softplus, softplus_rule},
@@ -290,6 +290,6 @@ constexpr RuleRow kRules[] = {
 
 }  // namespace
 
-std::span<const RuleRow> activation_rules() { return kRules; }
+std::span<const RuleRow> activation_rules() { return kActivationRules; }
 
 }  // namespace ebb

@@ -92,7 +92,7 @@ Cotangents window_spread_rule(const RuleContext& c) {
   return {window_sum_node(c.grad, options_as<PoolCall>(c.attrs), c.inputs[0].shape())};
 }
 
-constexpr RuleRow kRules[] = {
+constexpr RuleRow kConvRules[] = {
     {Op::convolution, convolution_rule},
     {Op::conv_transpose, conv_transpose_rule},
     {Op::conv_weight_gradient, conv_weight_gradient_rule},
@@ -102,6 +102,6 @@ constexpr RuleRow kRules[] = {
 
 }  // namespace
 
-std::span<const RuleRow> conv_rules() { return kRules; }
+std::span<const RuleRow> conv_rules() { return kConvRules; }
 
 }  // namespace ebb

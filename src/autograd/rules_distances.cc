@@ -12,10 +12,10 @@ namespace {
 
 using Cotangents = std::vector<Tensor>;
 
-const DistanceCall& call_of(const RuleContext& c) { return options_as<DistanceCall>(c.attrs); }
+const DistanceCall& distance_call(const RuleContext& c) { return options_as<DistanceCall>(c.attrs); }
 
 Cotangents distances_rule(const RuleContext& c) {
-  const DistanceCall& call = call_of(c);
+  const DistanceCall& call = distance_call(c);
   if (call.pairs) return {distances_gradient_node(c.grad, c.output, {c.inputs[0]}, call)};
   const Tensor &a = c.inputs[0], &b = c.inputs[1];
   Cotangents out(2);
@@ -25,7 +25,7 @@ Cotangents distances_rule(const RuleContext& c) {
 }
 
 // The gradient to a by ordinary operations, from which its own derivatives follow. x = g, d, a, b.
-Tensor plain_gradient(const std::vector<Tensor>& x, const DistanceCall& call) {
+Tensor distance_gradient(const std::vector<Tensor>& x, const DistanceCall& call) {
   const Tensor &g = x[0], &d = x[1], &a = x[2];
   const Tensor apart = d > 0;
   const Tensor w = call.p == 2 ? where(apart, g / where(apart, d, 1), 0) : g;
@@ -39,17 +39,17 @@ Tensor plain_gradient(const std::vector<Tensor>& x, const DistanceCall& call) {
 Cotangents gradient_rule(const RuleContext& c) {
   WithHistory on;
   return grad(FunctionOfMany([&](const std::vector<Tensor>& at) {
-    return sum(plain_gradient(at, call_of(c)) * c.grad);
+    return sum(distance_gradient(at, distance_call(c)) * c.grad);
   }))(std::vector<Tensor>(c.inputs.begin(), c.inputs.end()));
 }
 
-constexpr RuleRow kRules[] = {
+constexpr RuleRow kDistancesRules[] = {
     {Op::distances, distances_rule},
     {Op::distances_gradient, gradient_rule},
 };
 
 }  // namespace
 
-std::span<const RuleRow> distance_rules() { return kRules; }
+std::span<const RuleRow> distance_rules() { return kDistancesRules; }
 
 }  // namespace ebb

@@ -380,7 +380,7 @@ Cotangents clamp_rule(const RuleContext& c) {
   return result;
 }
 
-constexpr RuleRow kRules[] = {
+constexpr RuleRow kElementwiseRules[] = {
     {Op::cast, [](const RuleContext& c) -> Cotangents { return {cast_backward(c.grad, c.inputs[0].dtype())}; }},
     {Op::copy, [](const RuleContext& c) -> Cotangents { return {c.grad}; }},
     {Op::check,
@@ -438,6 +438,6 @@ constexpr RuleRow kRules[] = {
 
 }  // namespace
 
-std::span<const RuleRow> elementwise_rules() { return kRules; }
+std::span<const RuleRow> elementwise_rules() { return kElementwiseRules; }
 
 }  // namespace ebb

@@ -13,7 +13,7 @@ namespace {
 
 using Cotangents = std::vector<Tensor>;
 
-const GridSampleCall& call_of(const RuleContext& c) { return options_as<GridSampleCall>(c.attrs); }
+const GridSampleCall& grid_call(const RuleContext& c) { return options_as<GridSampleCall>(c.attrs); }
 
 Tensor grid_gradient(const Tensor& y, const Tensor& x, const Tensor& grid, const GridSampleCall& call) {
   if (call.taps == 1) return zeros(grid.shape(), grid.dtype());
@@ -23,22 +23,22 @@ Tensor grid_gradient(const Tensor& y, const Tensor& x, const Tensor& grid, const
 Cotangents grid_sample_rule(const RuleContext& c) {
   Cotangents out(2);
   const Tensor &x = c.inputs[0], &grid = c.inputs[1];
-  if (c.needs[0]) out[0] = grid_sample_image_gradient_node(c.grad, grid, call_of(c), x.shape());
-  if (c.needs[1]) out[1] = grid_gradient(c.grad, x, grid, call_of(c));
+  if (c.needs[0]) out[0] = grid_sample_image_gradient_node(c.grad, grid, grid_call(c), x.shape());
+  if (c.needs[1]) out[1] = grid_gradient(c.grad, x, grid, grid_call(c));
   return out;
 }
 
 Cotangents image_gradient_rule(const RuleContext& c) {
   Cotangents out(2);
   const Tensor &y = c.inputs[0], &grid = c.inputs[1];
-  if (c.needs[0]) out[0] = grid_sample_node(c.grad, grid, call_of(c));
-  if (c.needs[1]) out[1] = grid_gradient(y, c.grad, grid, call_of(c));
+  if (c.needs[0]) out[0] = grid_sample_node(c.grad, grid, grid_call(c));
+  if (c.needs[1]) out[1] = grid_gradient(y, c.grad, grid, grid_call(c));
   return out;
 }
 
 Cotangents grid_gradient_rule(const RuleContext& c) {
   const Tensor &y = c.inputs[0], &x = c.inputs[1], &grid = c.inputs[2];
-  const GridTaps taps(call_of(c), x.shape(), widen(grid));
+  const GridTaps taps(grid_call(c), x.shape(), widen(grid));
   const int axes = x.rank() - 2;
   // Σ_a h_a·∂/∂p_a of the weights, or of their derivatives along an axis.
   const auto along_h = [&](GridTaps::Orders orders) {
@@ -73,7 +73,7 @@ Cotangents grid_gradient_rule(const RuleContext& c) {
   return out;
 }
 
-constexpr RuleRow kRules[] = {
+constexpr RuleRow kGridSampleRules[] = {
     {Op::grid_sample, grid_sample_rule},
     {Op::grid_sample_image_gradient, image_gradient_rule},
     {Op::grid_sample_grid_gradient, grid_gradient_rule},
@@ -81,6 +81,6 @@ constexpr RuleRow kRules[] = {
 
 }  // namespace
 
-std::span<const RuleRow> grid_sample_rules() { return kRules; }
+std::span<const RuleRow> grid_sample_rules() { return kGridSampleRules; }
 
 }  // namespace ebb

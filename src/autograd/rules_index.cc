@@ -125,7 +125,7 @@ Cotangents gather_dot_rule(const RuleContext& c) {
   return out;
 }
 
-constexpr RuleRow kRules[] = {
+constexpr RuleRow kIndexRules[] = {
     {Op::pick, gather_rule},
     {Op::place, scatter_zero_add_rule},
     {Op::gather, gather_rule},
@@ -140,6 +140,6 @@ constexpr RuleRow kRules[] = {
 
 }  // namespace
 
-std::span<const RuleRow> index_rules() { return kRules; }
+std::span<const RuleRow> index_rules() { return kIndexRules; }
 
 }  // namespace ebb

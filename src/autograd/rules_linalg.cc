@@ -191,7 +191,7 @@ Tensor logdet_backward(const Tensor& grad, const Tensor& a) {
 
 namespace {
 
-Cotangents both(Pair d) { return {std::move(d.first), std::move(d.second)}; }
+Cotangents cotangents_of(Pair d) { return {std::move(d.first), std::move(d.second)}; }
 
 // As those of any product; cotangents are e5m2. The right one lies as product_backward has it.
 Cotangents fp8_rule(const RuleContext& c) {
@@ -205,25 +205,25 @@ Cotangents fp8_rule(const RuleContext& c) {
 
 Cotangents matmul_rule(const RuleContext& c) {
   if (is_fp8(c.attrs)) return fp8_rule(c);
-  return both(product_backward(c.grad, c.inputs[0], c.inputs[1], c.needs[0], c.needs[1]));
+  return cotangents_of(product_backward(c.grad, c.inputs[0], c.inputs[1], c.needs[0], c.needs[1]));
 }
 Cotangents cholesky_rule(const RuleContext& c) { return {cholesky_backward(c.grad, c.output)}; }
 Cotangents triangular_solve_rule(const RuleContext& c) {
   const auto& call = options_as<TriangularSolveCall>(c.attrs);
   const TriangularOptions options{call.upper, call.transposed, call.unit_diagonal};
-  return both(triangular_solve_backward(c.grad, c.inputs[0], c.output, options));
+  return cotangents_of(triangular_solve_backward(c.grad, c.inputs[0], c.output, options));
 }
-Cotangents solve_rule(const RuleContext& c) { return both(solve_backward(c.grad, c.inputs[0], c.output)); }
+Cotangents solve_rule(const RuleContext& c) { return cotangents_of(solve_backward(c.grad, c.inputs[0], c.output)); }
 Cotangents det_rule(const RuleContext& c) { return {det_backward(c.grad, c.inputs[0])}; }
 Cotangents logdet_rule(const RuleContext& c) { return {logdet_backward(c.grad, c.inputs[0])}; }
 
-constexpr RuleRow kRules[] = {
+constexpr RuleRow kLinalgRules[] = {
     {Op::matmul, matmul_rule}, {Op::cholesky, cholesky_rule}, {Op::triangular_solve, triangular_solve_rule},
     {Op::solve, solve_rule},   {Op::det, det_rule},           {Op::logdet, logdet_rule},
 };
 
 }  // namespace
 
-std::span<const RuleRow> linalg_rules() { return kRules; }
+std::span<const RuleRow> linalg_rules() { return kLinalgRules; }
 
 }  // namespace ebb

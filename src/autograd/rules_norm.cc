@@ -126,13 +126,13 @@ Cotangents rms_norm_rule(const RuleContext& c) {
   return {rms_norm_dx(c.grad, c.inputs[0], c.output, c.attrs.axes, eps_of(c))};
 }
 
-constexpr RuleRow kRules[] = {
+constexpr RuleRow kNormRules[] = {
     {Op::layer_norm, layer_norm_rule},
     {Op::rms_norm, rms_norm_rule},
 };
 
 }  // namespace
 
-std::span<const RuleRow> norm_rules() { return kRules; }
+std::span<const RuleRow> norm_rules() { return kNormRules; }
 
 }  // namespace ebb

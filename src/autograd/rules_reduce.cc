@@ -48,7 +48,7 @@ Tensor extremum_backward(const char* op, const Tensor& grad, const Tensor& x, co
 //   dleft = g·right,   dright = g·left
 // No division, so zeros are not a special case; it consists of products only, so the rule is correct to any order.
 // O(n).
-Tensor product_backward(const Tensor& g, const Tensor& x) {
+Tensor row_products_backward(const Tensor& g, const Tensor& x) {
   std::vector<Tensor> levels{x};
   while (levels.back().shape()[1] > 1) {
     const Tensor& v = levels.back();
@@ -121,7 +121,7 @@ Tensor prod_backward(const Tensor& grad, const Tensor& x, const Axes& axes, bool
   if (x.numel() == 0) return zeros_like(x);
   const std::int64_t n = reduced_count(x.shape(), mask), m = x.numel() / n;
   const Tensor rows = reshape(permute(widen(x), order), {m, n});
-  return cotangent(permute(reshape(product_backward(reshape(g, {m, 1}), rows), sizes), back), x);
+  return cotangent(permute(reshape(row_products_backward(reshape(g, {m, 1}), rows), sizes), back), x);
 }
 
 Tensor max_backward(const Tensor& grad, const Tensor& x, const Axes& axes, bool keepdim) {
@@ -263,7 +263,7 @@ Cotangents logsumexp_rule(const RuleContext& c) { return {logsumexp_backward(c.g
 Cotangents cumsum_rule(const RuleContext& c) { return {cumsum_backward(c.grad, c.attrs.i[0])}; }
 Cotangents cumprod_rule(const RuleContext& c) { return {cumprod_backward(c.grad, c.inputs[0], c.attrs.i[0])}; }
 
-constexpr RuleRow kRules[] = {
+constexpr RuleRow kReduceRules[] = {
     {Op::sum, sum_rule},         {Op::prod, prod_rule},           {Op::max, extremum_rule},
     {Op::min, extremum_rule},    {Op::logsumexp, logsumexp_rule}, {Op::cumsum, cumsum_rule},
     {Op::cumprod, cumprod_rule},
@@ -271,6 +271,6 @@ constexpr RuleRow kRules[] = {
 
 }  // namespace
 
-std::span<const RuleRow> reduce_rules() { return kRules; }
+std::span<const RuleRow> reduce_rules() { return kReduceRules; }
 
 }  // namespace ebb

@@ -204,7 +204,7 @@ Cotangents to_device_rule(const RuleContext& c) {
   return {from.homeless ? c.grad : c.grad.to(from.device)};
 }
 
-constexpr RuleRow kRules[] = {
+constexpr RuleRow kShapeRules[] = {
     {Op::reshape, reshape_rule},     {Op::expand, expand_rule}, {Op::permute, permute_rule},
     {Op::narrow, narrow_rule},       {Op::cat, cat_rule},       {Op::pad_zero, pad_zero_rule},
     {Op::to_device, to_device_rule},
@@ -212,6 +212,6 @@ constexpr RuleRow kRules[] = {
 
 }  // namespace
 
-std::span<const RuleRow> shape_rules() { return kRules; }
+std::span<const RuleRow> shape_rules() { return kShapeRules; }
 
 }  // namespace ebb

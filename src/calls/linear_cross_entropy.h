@@ -21,7 +21,9 @@ struct LinearCrossEntropyCall {
   bool cotangent = false, bias = false, weight = false;
   bool input_gradient = false, head_gradient = false, bias_gradient = false;
   bool round_logits = false, round_sums = false;
+  bool of_log_probs = false;  // what complaints call the call
 
+  const char* name() const { return of_log_probs ? "linear_log_probs" : "linear_cross_entropy"; }
   bool gradients() const { return input_gradient || head_gradient || bias_gradient; }
   static constexpr std::int64_t kMostRows = (1 << 24) - 1;  // of a chunk
 
@@ -41,6 +43,7 @@ struct LinearCrossEntropyCall {
     visit("bias_gradient", bias_gradient);
     visit("round_logits", round_logits);
     visit("round_sums", round_sums);
+    visit("of_log_probs", of_log_probs);
   }
   std::optional<FirstOutputCall> first_output(std::size_t) const {
     if (!gradients()) return {};

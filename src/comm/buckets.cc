@@ -13,8 +13,6 @@ namespace {
 using distributed::detail::Group;
 
 constexpr const char* kLabel = "DataParallel";
-// Up to here it is quicker that every rank adds up everything than that they add parts and share them.
-constexpr std::int64_t kSmall = 32 << 10;
 
 std::int64_t bytes_of(const Tensor& t) { return t.numel() * static_cast<std::int64_t>(size_of(t.dtype())); }
 
@@ -74,7 +72,7 @@ std::vector<Tensor> sum_over_shards(const std::vector<std::vector<Tensor>>& bloc
     sum->output.resize(list.size(), -1);
     std::int64_t bytes = 0;
     for (const Tensor& t : list) bytes += bytes_of(t);
-    sum->to_all = parts.empty() && bytes > kSmall;
+    sum->to_all = parts.empty() && bytes > kSummedByEveryone;
     if (sum->to_all) sum->segments = equal_shares(list, group.size());
     sum->output_from.resize(list.size(), 0);
     std::vector<std::pair<Shape, DType>> facts, outputs;

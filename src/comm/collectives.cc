@@ -14,9 +14,6 @@ namespace {
 
 using Kind = Collective::Kind;
 
-// Up to here it is quicker to send everything to everyone than to sum parts and send them round; the bits are the same.
-constexpr std::int64_t kSmall = 32 << 10;
-
 void require_parts(const char* op, const Tensor& x, const World& among) {
   require(x.rank() > 0 && x.size(0) % among.size() == 0,
           "{}: the first axis of {} cannot be divided among {} ranks; pad it to a multiple of {}", op, x.shape(),
@@ -44,7 +41,7 @@ Tensor scattered(const char* label, const Tensor& x, const World& among) {
 }
 
 Tensor reduced(const char* label, const Tensor& x, const World& among) {
-  if (x.numel() * static_cast<std::int64_t>(size_of(x.dtype())) <= kSmall) {
+  if (x.numel() * static_cast<std::int64_t>(size_of(x.dtype())) <= comm::kSummedByEveryone) {
     return sum_of_ranks(gathered(label, x, among));
   }
   const std::int64_t n = x.numel(), part = (n + among.size() - 1) / among.size(), whole = part * among.size();

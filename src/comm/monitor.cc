@@ -27,11 +27,11 @@ using Clock = std::chrono::steady_clock;
 constexpr double kBeatSeconds = 0.5, kSilenceSeconds = 5, kConnectSeconds = 3, kStartSeconds = 60;
 constexpr std::size_t kMessage = 17;  // what, and two numbers of 8 bytes
 
-double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
-struct Message {
+struct ControlMessage {
   std::uint8_t bytes[kMessage];
-  Message(std::uint8_t what, std::uint64_t number, std::uint64_t idle = 0) {
+  ControlMessage(std::uint8_t what, std::uint64_t number, std::uint64_t idle = 0) {
     bytes[0] = what;
     std::memcpy(bytes + 1, &number, sizeof number);
     std::memcpy(bytes + 9, &idle, sizeof idle);
@@ -39,7 +39,7 @@ struct Message {
 };
 
 // A message is shorter than any socket's buffer; one that does not fit goes to a peer that does not listen any more.
-bool send_message(int socket, const Message& m) {
+bool send_message(int socket, const ControlMessage& m) {
   return ::send(socket, m.bytes, kMessage, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(kMessage);
 }
 
@@ -135,7 +135,7 @@ void Monitor::listen_and_accept(const std::function<std::string(std::string)>& s
 
   const auto start = Clock::now();
   while (peers_.size() + 1 < hosts_.size()) {
-    const double left = kStartSeconds - seconds_since(start);
+    const double left = kStartSeconds - since(start);
     require(left > 0, Error::Kind::io, "World: only {} of {} ranks have reached rank 0 on {} after {} s",
             peers_.size() + 1, hosts_.size(), hosts_[0], kStartSeconds);
     if (!wait_for(listener, POLLIN, left)) continue;
@@ -193,7 +193,7 @@ void Monitor::note(int rank, Reason reason) {
     failed_.store(true, std::memory_order_release);
   }
   if (rank_ != 0) return;
-  const Message news(kFailed, static_cast<std::uint64_t>(rank) << 8 | static_cast<std::uint64_t>(reason));
+  const ControlMessage news(kFailed, static_cast<std::uint64_t>(rank) << 8 | static_cast<std::uint64_t>(reason));
   for (const Peer& p : peers_) {
     if (p.socket >= 0 && p.rank != rank) send_message(p.socket, news);
   }
@@ -236,7 +236,7 @@ void Monitor::read_from(Peer& peer) {
 
 void Monitor::look_for_silence() {
   for (const Peer& p : peers_) {
-    if (p.socket >= 0 && seconds_since(p.heard) > kSilenceSeconds) note(p.rank, Reason::silent);
+    if (p.socket >= 0 && since(p.heard) > kSilenceSeconds) note(p.rank, Reason::silent);
   }
 }
 
@@ -255,7 +255,7 @@ void Monitor::look_for_hangs() {
     awaited_ = last;
     awaited_since_ = Clock::now();
   }
-  const double seconds = seconds_since(awaited_since_);
+  const double seconds = since(awaited_since_);
   if (std::min(seconds, idle) > idle_patience_.load(std::memory_order_relaxed)) {
     note(last.rank, Reason::hangs);
   } else if (seconds > patience_.load(std::memory_order_relaxed)) {
@@ -265,7 +265,8 @@ void Monitor::look_for_hangs() {
 
 void Monitor::send_beats() {
   own_idle_ = own_.idle_seconds();
-  const Message beat(kBeat, number_.load(std::memory_order_relaxed), static_cast<std::uint64_t>(1e3 * own_idle_));
+  const ControlMessage beat(kBeat, number_.load(std::memory_order_relaxed),
+                            static_cast<std::uint64_t>(1e3 * own_idle_));
   for (const Peer& p : peers_) {
     if (p.socket >= 0) send_message(p.socket, beat);
   }
@@ -279,7 +280,7 @@ void Monitor::watch() {
     for (const Peer& p : peers_) all.push_back({p.socket, POLLIN, 0});  // a negative one is passed over
     ::poll(all.data(), all.size(), 100);
     // Whoever was stopped itself must not take the others for silent: what they said in the meantime is read first.
-    if (seconds_since(woke) > kSilenceSeconds / 2) {
+    if (since(woke) > kSilenceSeconds / 2) {
       for (Peer& p : peers_) p.heard = Clock::now();
       awaited_since_ = Clock::now();
     }
@@ -287,7 +288,7 @@ void Monitor::watch() {
     for (Peer& p : peers_) read_from(p);
     look_for_silence();
     look_for_hangs();
-    if (seconds_since(sent) > kBeatSeconds) {
+    if (since(sent) > kBeatSeconds) {
       send_beats();
       sent = Clock::now();
     }
@@ -301,7 +302,7 @@ void Monitor::stop(bool goodbye) noexcept {
   thread_.join();
   for (Peer& p : peers_) {
     if (p.socket < 0) continue;
-    if (goodbye) send_message(p.socket, Message(kGoodbye, 0));
+    if (goodbye) send_message(p.socket, ControlMessage(kGoodbye, 0));
     ::close(p.socket);
     p.socket = -1;
   }

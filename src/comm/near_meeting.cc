@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::microseconds kSpin{30};
 constexpr timespec kNap{0, 50'000'000};
 
-struct Card {
+struct MeetingCard {
   std::int32_t process = 0, file = -1;
   std::uint64_t value = 0;  // in the memory: whoever sees it has found the right one
 };
@@ -50,13 +50,13 @@ struct alignas(128) NearMeeting::Place {
 NearMeeting::NearMeeting(int rank, int size, const Gather& gather) : rank_(rank), size_(size) {
   const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(Place);
   int file = -1;
-  Card own;
+  MeetingCard own;
   if (rank == 0) {
     file = static_cast<int>(::syscall(SYS_memfd_create, "ebb ranks", 1u /* close on exec */));
     if (file >= 0 && ::ftruncate(file, static_cast<off_t>(bytes)) != 0) ::close(std::exchange(file, -1));
     own = {::getpid(), file, static_cast<std::uint64_t>(Clock::now().time_since_epoch().count())};
   }
-  Card first;
+  MeetingCard first;
   std::memcpy(&first, gather(&own, sizeof own).data(), sizeof first);
   if (rank != 0 && first.file >= 0) {
     const std::string path = "/proc/" + std::to_string(first.process) + "/fd/" + std::to_string(first.file);

@@ -11,7 +11,7 @@
 namespace ebb::comm {
 namespace {
 
-struct Card {
+struct MemoryCard {
   std::int32_t process = 0;
   std::uint64_t address = 0, value = 0;  // a number in its memory: who reads it has found the right process
 };
@@ -23,11 +23,11 @@ NearMemory::NearMemory(int rank, int size, const Gather& gather) : size_(size) {
   ::prctl(PR_SET_PTRACER, static_cast<unsigned long>(::getppid()), 0, 0, 0);
   std::random_device random;
   const std::uint64_t value = std::uint64_t{random()} << 32 | random();
-  const Card own{::getpid(), reinterpret_cast<std::uint64_t>(&value), value};
+  const MemoryCard own{::getpid(), reinterpret_cast<std::uint64_t>(&value), value};
   const std::vector<std::byte> cards = gather(&own, sizeof own);
   std::vector<std::uint8_t> mine(static_cast<std::size_t>(size));
   for (int r = 0; r < size; ++r) {
-    Card card;
+    MemoryCard card;
     std::memcpy(&card, cards.data() + static_cast<std::size_t>(r) * sizeof card, sizeof card);
     processes_.push_back(card.process);
     std::uint64_t found = 0;

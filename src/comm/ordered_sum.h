@@ -11,6 +11,10 @@
 // their owners to everyone. Nothing is packed for ranks of the same host: they read each other's memory.
 namespace ebb::comm {
 
+// Bytes up to which it is quicker that every rank gets everything and adds it up than that ranks add parts and share
+// the sums; the bits are the same.
+inline constexpr std::int64_t kSummedByEveryone = 32 << 10;
+
 // Elements [from, to) of a tensor of the list, and the rank that adds them up. kEveryone: every rank does.
 inline constexpr int kEveryone = -1;
 struct Segment {

@@ -9,7 +9,7 @@
 namespace ebb {
 namespace {
 
-constinit thread_local const std::stop_token* current = nullptr;
+constinit thread_local const std::stop_token* current_token = nullptr;
 void (*host_check)() = nullptr;
 
 // Often enough for a person at a keyboard; asking takes the host's lock.
@@ -36,17 +36,19 @@ void ask_host() {
 
 }  // namespace
 
-StopScope::StopScope(std::stop_token token) : token_(std::move(token)), before_(current) { current = &token_; }
-StopScope::~StopScope() { current = before_; }
+StopScope::StopScope(std::stop_token token) : token_(std::move(token)), before_(current_token) {
+  current_token = &token_;
+}
+StopScope::~StopScope() { current_token = before_; }
 
-const std::stop_token* current_stop_token() { return current; }
+const std::stop_token* current_stop_token() { return current_token; }
 
 void throw_if_stopped(const std::stop_token* token) {
   if (token && token->stop_requested()) throw Stopped("the evaluation was stopped, as its stop token requested");
 }
 
 void check_stop() {
-  throw_if_stopped(current);
+  throw_if_stopped(current_token);
   if (host_check) ask_host();
 }
 

@@ -50,7 +50,7 @@ class Watch {
   Clock::time_point begin_;
 };
 
-std::atomic<Workers*> current{nullptr};
+std::atomic<Workers*> current_workers{nullptr};
 
 }  // namespace
 
@@ -66,14 +66,14 @@ int available_processors() {
 // parent's threads and starts its own.
 Workers& Workers::instance() {
   static const bool first = [] {
-    current.store(new Workers, std::memory_order_release);
+    current_workers.store(new Workers, std::memory_order_release);
 #if defined(__unix__) || defined(__APPLE__)
-    pthread_atfork(nullptr, nullptr, [] { current.store(new Workers, std::memory_order_release); });
+    pthread_atfork(nullptr, nullptr, [] { current_workers.store(new Workers, std::memory_order_release); });
 #endif
     return true;
   }();
   static_cast<void>(first);
-  return *current.load(std::memory_order_acquire);
+  return *current_workers.load(std::memory_order_acquire);
 }
 
 void Workers::run(std::int64_t n, int threads, Task task, void* context) {

@@ -20,7 +20,7 @@ namespace {
 
 // The final state of every rank of a world: one string, since they agree.
 template <class Model>
-std::string by(int ranks, const Settings& s = {}, int per_host = 100) {
+std::string trained_by(int ranks, const Settings& s = {}, int per_host = 100) {
   std::mutex mutex;
   std::set<std::string> all;
   distributed::run_as_threads(
@@ -37,8 +37,8 @@ std::string by(int ranks, const Settings& s = {}, int per_host = 100) {
 
 template <class Model>
 void expect_same_bits(const Settings& s, std::initializer_list<int> ranks = {2, 3, 4}) {
-  const std::string alone = by<Model>(1, s);
-  for (int r : ranks) EXPECT_TRUE(by<Model>(r, s) == alone) << r << " ranks";
+  const std::string alone = trained_by<Model>(1, s);
+  for (int r : ranks) EXPECT_TRUE(trained_by<Model>(r, s) == alone) << r << " ranks";
 }
 
 TEST(DataParallel, AnMlpHasTheBitsOfOneProcess) { expect_same_bits<Mlp>({}); }
@@ -50,28 +50,28 @@ TEST(DataParallel, ClippingAndAccumulationKeepTheBits) {
 TEST(DataParallel, RanksSkipTheSameSteps) {
   const Settings s{.steps = 40, .half = true};
   expect_same_bits<Mlp>(s, {2, 4});
-  EXPECT_NE(by<Mlp>(1, s).find(" skipped"), std::string::npos);
-  EXPECT_EQ(by<Mlp>(1, s).find(", 0 skipped"), std::string::npos);
+  EXPECT_NE(trained_by<Mlp>(1, s).find(" skipped"), std::string::npos);
+  EXPECT_EQ(trained_by<Mlp>(1, s).find(", 0 skipped"), std::string::npos);
 }
 TEST(DataParallel, ManyShardsAndUnevenOnes) {
   expect_same_bits<Mlp>({.shards = 7, .steps = 10, .batch = 25}, {2, 3, 5});
   expect_same_bits<Mlp>({.shards = 8, .steps = 10, .batch = 19}, {3, 4});
 }
 TEST(DataParallel, BucketsChangeNoBits) {
-  const std::string one = by<Mlp>(2, {.steps = 10});
-  EXPECT_TRUE(by<Mlp>(2, {.steps = 10, .bucket_bytes = 1}) == one);
-  EXPECT_TRUE(by<Mlp>(2, {.steps = 10, .bucket_bytes = 400}) == one);
+  const std::string one = trained_by<Mlp>(2, {.steps = 10});
+  EXPECT_TRUE(trained_by<Mlp>(2, {.steps = 10, .bucket_bytes = 1}) == one);
+  EXPECT_TRUE(trained_by<Mlp>(2, {.steps = 10, .bucket_bytes = 400}) == one);
 }
 
 TEST(DataParallel, OverlapChangesNoBits) {
   for (const bool to_owners : {false, true}) {
     Settings s{.steps = 10, .clip = 0.1, .sharded = to_owners, .to_owners = to_owners};
-    const std::string alone = by<ConvNet>(1, s);
+    const std::string alone = trained_by<ConvNet>(1, s);
     s.overlap = true;
     for (const std::int64_t bucket : {1, 400, 8 << 20}) {
       s.bucket_bytes = bucket;
-      EXPECT_TRUE(by<ConvNet>(2, s) == alone) << bucket;
-      EXPECT_TRUE(by<ConvNet>(4, s, 1) == alone) << bucket;
+      EXPECT_TRUE(trained_by<ConvNet>(2, s) == alone) << bucket;
+      EXPECT_TRUE(trained_by<ConvNet>(4, s, 1) == alone) << bucket;
     }
   }
 }
@@ -109,8 +109,8 @@ TEST(ShardedOptimizer, HasTheBitsOfTheUnshardedOne) {
     const Settings plain{.steps = 10, .optimizer = optimizer};
     Settings sharded = plain;
     sharded.sharded = true;
-    const std::string alone = by<Mlp>(1, plain);
-    for (int ranks : {1, 2, 4}) EXPECT_TRUE(by<Mlp>(ranks, sharded) == alone) << optimizer << " on " << ranks;
+    const std::string alone = trained_by<Mlp>(1, plain);
+    for (int ranks : {1, 2, 4}) EXPECT_TRUE(trained_by<Mlp>(ranks, sharded) == alone) << optimizer << " on " << ranks;
   }
 }
 
@@ -118,9 +118,9 @@ TEST(ShardedOptimizer, HasTheBitsOfTheUnshardedOne) {
 TEST(DataParallel, HostsChangeNoBits) {
   for (const bool to_owners : {false, true}) {
     const Settings s{.shards = 7, .steps = 8, .clip = 0.1, .sharded = to_owners, .to_owners = to_owners, .batch = 25};
-    const std::string alone = by<Mlp>(1, s);
+    const std::string alone = trained_by<Mlp>(1, s);
     for (const auto& [ranks, per_host] : {std::pair{2, 1}, {4, 1}, {5, 2}, {3, 3}, {3, 2}}) {
-      EXPECT_TRUE(by<Mlp>(ranks, s, per_host) == alone) << ranks << " ranks, " << per_host << " on a host";
+      EXPECT_TRUE(trained_by<Mlp>(ranks, s, per_host) == alone) << ranks << " ranks, " << per_host << " on a host";
     }
   }
 }
@@ -128,11 +128,11 @@ TEST(DataParallel, HostsChangeNoBits) {
 TEST(ShardedOptimizer, GradientsThatGoToOwnersOnlyGiveTheSameBits) {
   for (const char* optimizer : {"adamw", "lamb"}) {
     Settings s{.steps = 10, .clip = 0.05, .optimizer = optimizer};
-    const std::string alone = by<ConvNet>(1, s);
+    const std::string alone = trained_by<ConvNet>(1, s);
     s.sharded = s.to_owners = true;
-    for (int ranks : {1, 2, 4}) EXPECT_TRUE(by<ConvNet>(ranks, s) == alone) << optimizer << " on " << ranks;
+    for (int ranks : {1, 2, 4}) EXPECT_TRUE(trained_by<ConvNet>(ranks, s) == alone) << optimizer << " on " << ranks;
     s.bucket_bytes = 100;
-    EXPECT_TRUE(by<ConvNet>(3, s) == alone) << optimizer;
+    EXPECT_TRUE(trained_by<ConvNet>(3, s) == alone) << optimizer;
   }
 }
 
@@ -174,8 +174,8 @@ struct Twice {
 
 TEST(ShardedOptimizer, ATensorThatIsSeveralParametersGoesToAllOwners) {
   const Settings plain{.steps = 4};
-  const std::string alone = by<Twice>(1, plain);
-  EXPECT_TRUE(by<Twice>(3, {.steps = 4, .sharded = true, .to_owners = true}) == alone);
+  const std::string alone = trained_by<Twice>(1, plain);
+  EXPECT_TRUE(trained_by<Twice>(3, {.steps = 4, .sharded = true, .to_owners = true}) == alone);
 }
 
 TEST(ShardedOptimizer, ItsStateExistsOnceInTheWorld) {
@@ -257,13 +257,13 @@ TEST(ShardedOptimizer, RanksOwnSimilarShares) {
 TEST(ShardedOptimizer, CutParametersHaveTheBitsOfWholeOnes) {
   for (const char* optimizer : {"adamw", "sgd", "lamb"}) {
     Settings s{.steps = 3, .clip = 0.05, .optimizer = optimizer};
-    const std::string alone = by<Large>(1, s);
+    const std::string alone = trained_by<Large>(1, s);
     s.sharded = true;
-    EXPECT_TRUE(by<Large>(3, s) == alone) << optimizer;
+    EXPECT_TRUE(trained_by<Large>(3, s) == alone) << optimizer;
     s.to_owners = true;
-    EXPECT_TRUE(by<Large>(2, s) == alone) << optimizer;
-    EXPECT_TRUE(by<Large>(4, s) == alone) << optimizer;
-    EXPECT_TRUE(by<Large>(3, s, 2) == alone) << optimizer << " on two hosts";
+    EXPECT_TRUE(trained_by<Large>(2, s) == alone) << optimizer;
+    EXPECT_TRUE(trained_by<Large>(4, s) == alone) << optimizer;
+    EXPECT_TRUE(trained_by<Large>(3, s, 2) == alone) << optimizer << " on two hosts";
   }
 }
 

@@ -15,7 +15,7 @@
 namespace ebb::distributed {
 namespace {
 
-std::vector<double> numbers(const Tensor& t) { return cast(t, DType::f64).to_vector(); }
+std::vector<double> numbers_of(const Tensor& t) { return cast(t, DType::f64).to_vector(); }
 
 struct Results {
   std::vector<std::vector<double>> replicated;  // the same on all ranks
@@ -31,8 +31,8 @@ Results by(int ranks, const Story& f) {
   run_as_threads(ranks, [&] {
     const auto [replicated, divided] = f();
     std::vector<std::vector<double>> values, own;
-    for (const Tensor& t : replicated) values.push_back(numbers(t));
-    for (const Tensor& t : divided) own.push_back(numbers(t));
+    for (const Tensor& t : replicated) values.push_back(numbers_of(t));
+    for (const Tensor& t : divided) own.push_back(numbers_of(t));
     const std::lock_guard lock(mutex);
     same.insert(values);
     parts[static_cast<std::size_t>(world().rank())] = own;
@@ -82,10 +82,10 @@ TEST(ParallelLinear, APairHasTheBitsOfOneProcessAndTheValuesOfPlainLayers) {
   const Tensor first = reshape(up.weight, {16, 6}), second = reshape(permute(down.weight, {1, 0, 2}), {3, 16});
   const Tensor y = matmul(gelu(matmul(x, t(first)) + reshape(up.bias, {16})), t(second)) + down.bias;
   const Gradients g = backward(sum(square(y)));
-  expect_near(one.replicated[0], numbers(y), 1e-5);
-  expect_near(one.replicated[1], numbers(g[x]), 1e-4);
-  expect_near(one.divided[1], numbers(g[up.weight]), 1e-4);
-  expect_near(one.divided[4], numbers(g[down.weight]), 1e-4);
+  expect_near(one.replicated[0], numbers_of(y), 1e-5);
+  expect_near(one.replicated[1], numbers_of(g[x]), 1e-4);
+  expect_near(one.divided[1], numbers_of(g[up.weight]), 1e-4);
+  expect_near(one.divided[4], numbers_of(g[down.weight]), 1e-4);
 }
 
 TEST(ParallelLinear, SaysWhatCannotBeDivided) {
@@ -118,8 +118,8 @@ TEST(VocabularyParallel, HasTheBitsOfOneProcessAndTheValuesOfLinearCrossEntropy)
     const Tensor loss = linear_cross_entropy(x, head, from_data(targets, {11}));
     const Gradients g = backward(3.0 * loss);
     EXPECT_NEAR(one.replicated[0][0], loss.item(), 1e-5);
-    expect_near(one.replicated[1], numbers(g[x]), 2e-5);
-    expect_near(one.divided[0], numbers(g[head]), 2e-5);
+    expect_near(one.replicated[1], numbers_of(g[x]), 2e-5);
+    expect_near(one.divided[0], numbers_of(g[head]), 2e-5);
   }
 }
 

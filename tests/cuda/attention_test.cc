@@ -46,13 +46,13 @@ TEST_P(AttentionOnGpu, Attention) {
 
 INSTANTIATE_TEST_SUITE_P(Of, AttentionOnGpu, kFloats, dtype_of_test);
 
-struct Case {
+struct AttentionCase {
   Shape q, k, v;
   bool causal = false;
   double spread = 1;  // of queries: how large scores become
   std::optional<double> scale = {};
 };
-std::ostream& operator<<(std::ostream& out, const Case& c) {
+std::ostream& operator<<(std::ostream& out, const AttentionCase& c) {
   return out << fmt::format("q {}, k {}, v {}{}, spread {}", c.q, c.k, c.v, c.causal ? ", causal" : "", c.spread);
 }
 
@@ -63,7 +63,8 @@ class FusedAttention : public ::testing::TestWithParam<DType> {
     manual_seed(3);
   }
   // o, dq, dk, dv for a cotangent g.
-  static std::vector<Tensor> all_of(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g, const Case& c) {
+  static std::vector<Tensor> all_of(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g,
+                                    const AttentionCase& c) {
     const Tensor x = variable(q), y = variable(k), z = variable(v);
     const Tensor o = scaled_dot_product_attention(x, y, z, {.causal = c.causal, .scale = c.scale});
     const Gradients all = backward(sum(o * g));
@@ -86,7 +87,7 @@ class FusedAttention : public ::testing::TestWithParam<DType> {
       }
     }
   }
-  void compare(const Case& c) const {
+  void compare(const AttentionCase& c) const {
     SCOPED_TRACE(::testing::PrintToString(c));
     const Tensor q = cast(c.spread * randn(c.q), GetParam()).eval(), k = cast(randn(c.k), GetParam()).eval(),
                  v = cast(randn(c.v), GetParam()).eval();
@@ -329,7 +330,7 @@ TEST_P(FusedAttention, RowsThatAreNotFinite) {
 TEST_P(FusedAttention, RowsDoNotDependOnTheirBatch) {
   const Tensor x = cast(randn({6, 131, 8}), GetParam()).to(kGpu).eval(),
                g = cast(randn({6, 131, 8}), GetParam()).to(kGpu).eval();
-  const Case c{{}, {}, {}, true};
+  const AttentionCase c{{}, {}, {}, true};
   const std::vector<Tensor> all = all_of(x, x, x, g, c), again = all_of(x, x, x, g, c);
   const auto one = [](const Tensor& y) { return narrow(y, 0, 4, 1).eval(); };
   const std::vector<Tensor> alone = all_of(one(x), one(x), one(x), one(g), c);

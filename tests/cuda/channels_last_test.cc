@@ -6,14 +6,13 @@
 #include <functional>
 #include <string>
 
+#include "cuda/emulated_device.h"
 #include "cuda/library/cudnn.h"
 #include "ebb/ebb.h"
 #include "emulated_device.h"
 
 namespace ebb::testing {
 namespace {
-
-constexpr Device kGpu{Device::Kind::cuda, 0};
 
 class ChannelsLast : public ::testing::TestWithParam<DType> {
  protected:

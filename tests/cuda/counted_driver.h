@@ -32,12 +32,12 @@ inline void count_driver_calls() {
   static const bool once = [] {
     constexpr Result kRefused = 1;
     Driver d = inner;
-    d.launch = [](Function f, unsigned bx, unsigned by, unsigned bz, unsigned tx, unsigned ty, unsigned tz, unsigned s,
-                  Stream stream, void** parameters, void** extra) {
+    d.launch = [](cuda::Function f, unsigned bx, unsigned by, unsigned bz, unsigned tx, unsigned ty, unsigned tz,
+                  unsigned s, Stream stream, void** parameters, void** extra) {
       ++driver_calls().launches;
       return inner.launch(f, bx, by, bz, tx, ty, tz, s, stream, parameters, extra);
     };
-    d.launch_with = [](const LaunchConfig* c, Function f, void** parameters, void** extra) {
+    d.launch_with = [](const LaunchConfig* c, cuda::Function f, void** parameters, void** extra) {
       ++driver_calls().launches;
       if (c->count == 1 && c->attributes[0].id == kBeginsEarly && c->attributes[0].value) ++driver_calls().early;
       return inner.launch_with(c, f, parameters, extra);

@@ -7,6 +7,7 @@
 
 #include "backend/backend.h"
 #include "cuda/backend.h"
+#include "cuda/emulated_device.h"
 #include "cuda/runtime/driver.h"
 #include "ebb/autograd.h"
 #include "ebb/device.h"
@@ -21,8 +22,6 @@
 
 namespace ebb::testing {
 namespace {
-
-constexpr Device kGpu{Device::Kind::cuda, 0};
 
 // The tests of this program say which device they mean: what they read directly is the host's memory.
 class HostIsDefault : public ::testing::Environment {

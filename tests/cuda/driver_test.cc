@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A machine whose NVIDIA driver cannot be used has no GPU, and says why. What a GPU's first use may be.
 #include "cuda/runtime/driver.h"
+#include "cuda/emulated_device.h"
 
 #include <gtest/gtest.h>
 
@@ -18,8 +19,6 @@
 
 namespace ebb::testing {
 namespace {
-
-constexpr Device kGpu{Device::Kind::cuda, 0};
 
 // In a process of its own, which finds that driver first, if one is named.
 void run_apart(const std::string& test, const std::string& folder = "") {

@@ -50,7 +50,7 @@ std::size_t bytes_of(int type) {
   }
 }
 
-DType dtype_of(int type) {
+DType cudnn_dtype(int type) {
   return type == kF64 ? DType::f64 : type == kF32 ? DType::f32 : type == kF16 ? DType::f16 : DType::bf16;
 }
 
@@ -103,20 +103,20 @@ Result convolve(const Bag& operation, const std::map<std::int64_t, void*>& point
                                    at_y = y.at(n, k, p, q);
                 if (operation.kind == kForward) {
                   sums[at_y] +=
-                      read_number(dtype_of(x.type), x.data, at_x) * read_number(dtype_of(w.type), w.data, at_w);
+                      read_number(cudnn_dtype(x.type), x.data, at_x) * read_number(cudnn_dtype(w.type), w.data, at_w);
                 } else if (operation.kind == kBackwardData) {
                   sums[at_x] +=
-                      read_number(dtype_of(y.type), y.data, at_y) * read_number(dtype_of(w.type), w.data, at_w);
+                      read_number(cudnn_dtype(y.type), y.data, at_y) * read_number(cudnn_dtype(w.type), w.data, at_w);
                 } else {
                   sums[at_w] +=
-                      read_number(dtype_of(x.type), x.data, at_x) * read_number(dtype_of(y.type), y.data, at_y);
+                      read_number(cudnn_dtype(x.type), x.data, at_x) * read_number(cudnn_dtype(y.type), y.data, at_y);
                 }
               }
   for (std::int64_t n = 0; n < to.sizes[0]; ++n)
     for (std::int64_t k = 0; k < to.sizes[1]; ++k)
       for (std::int64_t p = 0; p < to.sizes[2]; ++p)
         for (std::int64_t q = 0; q < to.sizes[3]; ++q)
-          write_number(dtype_of(to.type), to.data, to.at(n, k, p, q), sums[to.at(n, k, p, q)]);
+          write_number(cudnn_dtype(to.type), to.data, to.at(n, k, p, q), sums[to.at(n, k, p, q)]);
   return 0;
 }
 

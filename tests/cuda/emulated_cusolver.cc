@@ -47,12 +47,12 @@ EBB_OF_TYPE(double, d)
 
 constexpr int kWorkspace = 3;  // elements that are asked for, so that forgetting them shows
 std::atomic<Stream> stream{nullptr};
-std::atomic<long> calls{0};
+std::atomic<long> solver_calls{0};
 
 template <class F>
 Status on_stream(const F& f) {
   if (device_records()) return 0;
-  ++calls;
+  ++solver_calls;
   return in_stream(stream, [=] {
     const DeviceAccess access;
     f();
@@ -211,7 +211,7 @@ Status syev_batched(void*, void* params, int, int uplo, std::int64_t n, int type
 
 }  // namespace
 
-long emulated_solver_calls() { return calls; }
+long emulated_solver_calls() { return solver_calls; }
 
 const Cusolver& emulated_cusolver() {
   static const auto* const table = [] {

@@ -7,8 +7,11 @@
 #include "cuda/library/cudnn.h"
 #include "cuda/library/cusolver.h"
 #include "cuda/runtime/driver.h"
+#include "ebb/device.h"
 
 namespace ebb::testing {
+
+inline constexpr Device kGpu{Device::Kind::cuda, 0};
 
 // Puts a device of the host's memory behind CUDA's tables of functions, whose kernels a C++ compiler makes and fibers
 // run, with cuBLASLt's products by plain loops.

@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "cuda/compile_for_gpu.h"
+#include "cuda/emulated_device.h"
 #include "cuda/plan/kernel_plan.h"
 #include "cuda/print/sweep_text.h"
 #include "ebb/ebb.h"
@@ -19,7 +20,6 @@
 namespace ebb::testing {
 namespace {
 
-constexpr Device kGpu{Device::Kind::cuda, 0};
 constexpr double kInf = HUGE_VAL;
 
 class Exponentials : public ::testing::Test {

@@ -15,8 +15,6 @@
 
 namespace ebb::testing {
 
-inline constexpr Device kGpu{Device::Kind::cuda, 0};
-
 class LibraryOnGpu : public ::testing::TestWithParam<DType> {
  protected:
   void SetUp() override {

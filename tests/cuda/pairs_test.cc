@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cuda/emulated_device.h"
 #include "cuda/plan/kernel_plan.h"
 #include "ebb/device.h"
 #include "ebb/ops.h"
@@ -16,8 +17,6 @@
 
 namespace ebb::testing {
 namespace {
-
-constexpr Device kGpu{Device::Kind::cuda, 0};
 
 class Pairs : public ::testing::Test {
  protected:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Decisions about kernels, as values: one line each, compared with stored ones.
+#include "cuda/emulated_device.h"
 #include "cuda/plan/kernel_plan.h"
 
 #include <fmt/format.h>
@@ -20,13 +21,11 @@
 namespace ebb::testing {
 namespace {
 
-constexpr Device kGpu{Device::Kind::cuda, 0};
-
 Program program_of(const std::vector<Tensor>& roots) { return *make_case("", roots)->plan.steps[0].program; }
-std::string plan_of(const std::vector<Tensor>& roots, const cuda::GpuModel& model = {}) {
+std::string plan_of_roots(const std::vector<Tensor>& roots, const cuda::GpuModel& model = {}) {
   return describe(cuda::plan_kernel(program_of(roots), model));
 }
-Tensor numbers(const Shape& shape, DType dtype = DType::f32) { return cast(randn(shape), dtype).eval(); }
+Tensor random_numbers(const Shape& shape, DType dtype = DType::f32) { return cast(randn(shape), dtype).eval(); }
 
 // Every plan of the table of cases once, in the order of the cases, with a hash of all texts that were printed from it:
 // a change of a decision or of a text shows as a diff. To accept it, run with EBB_UPDATE_GOLDEN=1 and read the diff.
@@ -69,7 +68,7 @@ TEST(KernelPlans, AndTheirTextsAreTheStoredOnes) {
 
 TEST(KernelPlans, SayWhereARowIsBetweenPasses) {
   const auto softmax_of = [](std::int64_t columns, DType dtype) {
-    return plan_of({softmax(numbers({40, columns}, dtype), 1)});
+    return plan_of_roots({softmax(random_numbers({40, columns}, dtype), 1)});
   };
   const auto has = [](const std::string& line, const char* part) { return line.find(part) != std::string::npos; };
   EXPECT_TRUE(has(softmax_of(1000, DType::f32), "warp per row, 256 threads"));
@@ -84,9 +83,9 @@ TEST(KernelPlans, SayWhereARowIsBetweenPasses) {
 TEST(KernelPlans, GoDownRowsThatShareOperands) {
   const auto starts = [](const std::string& line, const char* with) { return line.rfind(with, 0) == 0; };
   const auto line = [](std::int64_t rows, std::int64_t columns, DType dtype, int vectors) {
-    Tensor y = numbers({rows, columns}, dtype);
-    for (int k = 0; k < vectors; ++k) y = y * numbers({columns}, dtype) + numbers({columns}, dtype);
-    return plan_of({y});
+    Tensor y = random_numbers({rows, columns}, dtype);
+    for (int k = 0; k < vectors; ++k) y = y * random_numbers({columns}, dtype) + random_numbers({columns}, dtype);
+    return plan_of_roots({y});
   };
   EXPECT_TRUE(starts(line(4096, 64, DType::bf16, 1), "8 columns per thread down 4 rows"))
       << line(4096, 64, DType::bf16, 1);
@@ -97,15 +96,15 @@ TEST(KernelPlans, GoDownRowsThatShareOperands) {
   EXPECT_TRUE(starts(line(4096, 1001, DType::bf16, 1), "8 columns per thread down 4 rows"));
   EXPECT_TRUE(starts(line(65536, 512, DType::bf16, 1), "8 columns per thread down 4 rows"));
   EXPECT_TRUE(starts(line(4, 64, DType::bf16, 1), "8 elements per thread"));  // too few rows
-  const Tensor x = numbers({4096, 64});
-  EXPECT_TRUE(starts(plan_of({x * numbers({4096, 1})}), "4 elements per thread"));
-  EXPECT_TRUE(starts(plan_of({sum(x * numbers({64}))}), "8 elements per thread"));
+  const Tensor x = random_numbers({4096, 64});
+  EXPECT_TRUE(starts(plan_of_roots({x * random_numbers({4096, 1})}), "4 elements per thread"));
+  EXPECT_TRUE(starts(plan_of_roots({sum(x * random_numbers({64}))}), "8 elements per thread"));
   EXPECT_NE(line(4096, 64, DType::bf16, 1).find("x1 x2 loaded before the rows, unrolled 4"), std::string::npos);
 }
 
 // Equal programs have equal plans; another GPU, or another constant of its model, another plan.
 TEST(KernelPlans, AreValues) {
-  const Tensor x = numbers({64, 32768}, DType::bf16);
+  const Tensor x = random_numbers({64, 32768}, DType::bf16);
   const Program program = program_of({softmax(x, 1)});
   const cuda::KernelPlan plan = cuda::plan_kernel(program);
   EXPECT_EQ(plan, cuda::plan_kernel(program));
@@ -133,7 +132,7 @@ TEST(KernelPlans, AreAllThatThePrinterSees) {
 
 TEST(KernelPlans, AreShownWithTheSchedule) {
   use_emulated_device_without_gpu();
-  const Tensor x = numbers({8, 5000}).to(kGpu);
+  const Tensor x = random_numbers({8, 5000}).to(kGpu);
   const std::string text = print_schedule({softmax(x, 1)});
   EXPECT_NE(text.find("\n  plan: block per row, "), std::string::npos) << text;
   EXPECT_EQ(print_schedule({softmax(x.to(Device{}), 1)}).find("plan:"), std::string::npos);

@@ -15,7 +15,7 @@
 namespace ebb::testing {
 namespace {
 
-std::string plan_of(const SweepCase& c) { return describe(cuda::plan_kernel(*c.plan.steps[0].program)); }
+std::string plan_of_case(const SweepCase& c) { return describe(cuda::plan_kernel(*c.plan.steps[0].program)); }
 
 struct Printed {
   cuda::SweepText text, for_any;  // memory that begins at 16 bytes, or anywhere
@@ -104,7 +104,9 @@ TEST_F(PrintedSweeps, AreTheOracle) { check(sweep_cases()); }
 // Elements of so many arrays that lanes load for each other, and rows of more operands than are on chip.
 TEST_F(PrintedSweeps, OfManyArraysAreTheOracle) {
   std::vector<std::unique_ptr<SweepCase>> cases;
-  const auto share_loads = [](const SweepCase& c) { return plan_of(c).find("lanes share loads") != std::string::npos; };
+  const auto share_loads = [](const SweepCase& c) {
+    return plan_of_case(c).find("lanes share loads") != std::string::npos;
+  };
   for (const std::int64_t n : {8, 256, 2040, 5000, 5003, 70'000}) {
     const auto made = [&] { return randn({n}).eval(); };
     const Tensor a = made(), b = made(), c = made(), d = made();
@@ -119,7 +121,8 @@ TEST_F(PrintedSweeps, OfManyArraysAreTheOracle) {
     const Tensor a = made(), b = made(), c = made();
     const Tensor near = sum(square(a - b), 1, true), far = sum(square(a - c), 1, true);
     cases.push_back(make_case(fmt::format("three operands of {}", n), {(a - b) / near - (a - c) / far, (c - a) / far}));
-    EXPECT_NE(plan_of(*cases.back()).find("x0 x1 in shared memory"), std::string::npos) << plan_of(*cases.back());
+    EXPECT_NE(plan_of_case(*cases.back()).find("x0 x1 in shared memory"), std::string::npos)
+        << plan_of_case(*cases.back());
   }
   check(std::move(cases));
 }
@@ -173,7 +176,7 @@ TEST_F(PrintedSweeps, OfManyReductionsAreTheOracle) {
   std::vector<std::unique_ptr<SweepCase>> cases = cases_of_many_reductions();
   for (const auto& c : cases) {
     const cuda::SweepText text = cuda::print_sweep(*c->plan.steps[0].program);
-    EXPECT_NE(plan_of(*c).find("reductions behind the row"), std::string::npos) << c->name;
+    EXPECT_NE(plan_of_case(*c).find("reductions behind the row"), std::string::npos) << c->name;
     EXPECT_LE(text.shared, cuda::GpuLimits().shared - cuda::kSharedOfText) << c->name;
   }
   check(std::move(cases));
@@ -186,7 +189,7 @@ TEST_F(PrintedSweeps, OfLayerNormsHoldTheirRows) {
   for (const std::int64_t n : {4096, 4088, 2048}) {
     cases.push_back(
         make_case(fmt::format("a layer norm of {}", n), {layer_norm(halves({3, n}), {n}, halves({n}), halves({n}))}));
-    EXPECT_NE(plan_of(*cases.back()).find("x0 in registers"), std::string::npos) << plan_of(*cases.back());
+    EXPECT_NE(plan_of_case(*cases.back()).find("x0 in registers"), std::string::npos) << plan_of_case(*cases.back());
   }
   check(std::move(cases));
 }
@@ -320,7 +323,7 @@ TEST(SweepText, NamesTheLowestPositionThatIsWrong) {
   const Tensor p = tensor_from(chances, {10, 30}, DType::f32).eval();
   const auto picks = make_case("", {cross_entropy(x, target)}), checks = make_case("", {bernoulli(p)});
   const auto walks = make_case("", {bernoulli(p * tensor_from(std::vector<double>(30, 1), {30}, DType::f32).eval())});
-  EXPECT_NE(plan_of(*walks).find("down"), std::string::npos);
+  EXPECT_NE(plan_of_case(*walks).find("down"), std::string::npos);
   std::string texts[3];
   const SweepCase* const all[] = {picks.get(), checks.get(), walks.get()};
   std::vector<cuda::SweepText> printed;

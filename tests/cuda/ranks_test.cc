@@ -10,6 +10,7 @@
 #include "comm/buckets.h"
 #include "comm/group.h"
 #include "comm/local.h"
+#include "cuda/emulated_device.h"
 #include "cuda/library/nccl.h"
 #include "ebb/distributed.h"
 #include "ebb/losses.h"
@@ -21,8 +22,6 @@
 
 namespace ebb::testing {
 namespace {
-
-constexpr Device kGpu{Device::Kind::cuda, 0};
 
 // NCCL for one rank of the emulated device: what is sent to itself is copied when the group ends.
 struct Copy {
@@ -84,7 +83,7 @@ class RanksOnGpu : public ::testing::Test {
   }
 };
 
-std::vector<double> numbers(const Tensor& t) { return cast(t.to(Device{}), DType::f64).to_vector(); }
+std::vector<double> numbers_on_host(const Tensor& t) { return cast(t.to(Device{}), DType::f64).to_vector(); }
 
 TEST_F(RanksOnGpu, NcclMovesWhatAWorldOfOneRankExchanges) {
   if (!cuda::nccl()) GTEST_SKIP() << "there is no NCCL here";
@@ -95,7 +94,7 @@ TEST_F(RanksOnGpu, NcclMovesWhatAWorldOfOneRankExchanges) {
   for (Kind kind : {Kind::all_gather, Kind::all_to_all, Kind::broadcast}) {
     const Tensor y = group.collective(kind, "test", x, kind == Kind::all_gather ? Shape{1, 1000} : Shape{1000});
     EXPECT_EQ(y.device(), kGpu);
-    EXPECT_EQ(numbers(y), numbers(x));
+    EXPECT_EQ(numbers_on_host(y), numbers_on_host(x));
   }
   EXPECT_TRUE(!device_is_emulated() || calls == 4u) << calls;  // a broadcast is two
 
@@ -104,12 +103,12 @@ TEST_F(RanksOnGpu, NcclMovesWhatAWorldOfOneRankExchanges) {
     const Tensor a = cast(x, dtype), b = cast(x * 3, dtype), small = cast(x.slice(0, 0, 3), dtype);
     const auto sums = comm::sum_over_shards({{a, small}, {b, small}}, 3, 1 << 20, group);
     EXPECT_EQ(sums[0].device(), kGpu);
-    EXPECT_EQ(numbers(sums[0]), numbers(cast(a + b, dtype))) << name(dtype);
-    EXPECT_EQ(numbers(sums[1]), numbers(small + small)) << name(dtype);
-    EXPECT_EQ(numbers(comm::sum_over_shards({{a}}, 2, 1 << 20, group)[0]), numbers(a)) << name(dtype);
+    EXPECT_EQ(numbers_on_host(sums[0]), numbers_on_host(cast(a + b, dtype))) << name(dtype);
+    EXPECT_EQ(numbers_on_host(sums[1]), numbers_on_host(small + small)) << name(dtype);
+    EXPECT_EQ(numbers_on_host(comm::sum_over_shards({{a}}, 2, 1 << 20, group)[0]), numbers_on_host(a)) << name(dtype);
   }
   const Tensor wide = expand(x, {20, 1000});
-  EXPECT_EQ(numbers(comm::sum_over_shards({{wide}, {wide}}, 3, 1 << 30, group)[0]), numbers(wide * 2));
+  EXPECT_EQ(numbers_on_host(comm::sum_over_shards({{wide}, {wide}}, 3, 1 << 30, group)[0]), numbers_on_host(wide * 2));
 }
 
 struct Small {
@@ -142,7 +141,7 @@ std::vector<double> trained(int ranks, bool overlap = false) {
     std::vector<double> own;
     for (const Parameter& p : parameters(model)) {
       EXPECT_EQ(p.tensor->device(), kGpu);
-      const std::vector<double> values = numbers(*p.tensor);
+      const std::vector<double> values = numbers_on_host(*p.tensor);
       own.insert(own.end(), values.begin(), values.end());
     }
     const std::lock_guard lock(mutex);

@@ -10,6 +10,7 @@
 
 #include "core/buffer.h"
 #include "counted_driver.h"
+#include "cuda/emulated_device.h"
 #include "ebb/amp.h"
 #include "ebb/autograd.h"
 #include "ebb/compile.h"
@@ -27,7 +28,6 @@
 namespace ebb::testing {
 namespace {
 
-constexpr Device kGpu{Device::Kind::cuda, 0};
 using Tensors = std::vector<Tensor>;
 
 class Recordings : public ::testing::Test {

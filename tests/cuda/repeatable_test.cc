@@ -9,13 +9,12 @@
 #include <cmath>
 #include <functional>
 
+#include "cuda/emulated_device.h"
 #include "ebb/ebb.h"
 #include "emulated_device.h"
 
 namespace ebb::testing {
 namespace {
-
-constexpr Device kGpu{Device::Kind::cuda, 0};
 
 class Repeatable : public ::testing::Test {
  protected:

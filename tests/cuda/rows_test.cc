@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "core/format_error.h"
+#include "cuda/emulated_device.h"
 #include "cuda/print/sweep_text.h"
 #include "ebb/ebb.h"
 #include "emulated_device.h"
@@ -18,8 +19,6 @@
 
 namespace ebb::testing {
 namespace {
-
-constexpr Device kGpu{Device::Kind::cuda, 0};
 
 class RowsOnGpu : public ::testing::Test {
  protected:
@@ -76,7 +75,7 @@ Tensor added(const Tensor& g, const Shape& shape, int axis, const std::vector<st
   return tensor_from(sums, shape, dtype);
 }
 
-Tensor numbers(const Shape& shape, DType dtype) {
+Tensor row_numbers(const Shape& shape, DType dtype) {
   if (is_floating(dtype)) return cast(randn(shape) * 3, dtype).eval();
   return cast(randint(dtype == DType::u8 ? 0 : -(std::int64_t{1} << 30),
                       std::int64_t{1} << (dtype == DType::u8 ? 8 : 30), shape),
@@ -112,11 +111,11 @@ TEST_P(RowsOfDType, AddRowsOfAllWidths) {
   std::vector<std::int64_t> widths = {8, 33, 768};
   if (dtype == DType::bf16 || dtype == DType::f32) widths = {1, 2, 7, 8, 16, 33, 64, 257, 768, 1032, 2056};
   for (const std::int64_t inner : widths) {
-    const Tensor g = numbers({tokens, inner}, dtype);
+    const Tensor g = row_numbers({tokens, inner}, dtype);
     expect_added(g, {16, inner}, 0, index, g.to(kGpu), rows);
     if (HasFatalFailure()) return;
   }
-  const Tensor batch = numbers({3, tokens, 2, 20}, dtype), along_last = numbers({5, tokens}, dtype);
+  const Tensor batch = row_numbers({3, tokens, 2, 20}, dtype), along_last = row_numbers({5, tokens}, dtype);
   expect_added(batch, {3, 16, 2, 20}, 1, index, batch.to(kGpu), rows);
   expect_added(along_last, {5, 16}, 1, index, along_last.to(kGpu), rows);
 }
@@ -127,12 +126,12 @@ TEST_F(RowsOnGpu, AddRowsOfViews) {
   const Tensor rows = tensor_from(index, {tokens}, DType::i64).to(kGpu);
   for (const DType dtype : {DType::bf16, DType::f32}) {
     // Dense, but not at a multiple of 16 bytes.
-    const Tensor flat = numbers({tokens * 64 + 1}, dtype);
+    const Tensor flat = row_numbers({tokens * 64 + 1}, dtype);
     const Tensor g = reshape(narrow(flat, 0, 1, tokens * 64), {tokens, 64}).eval();
     const Tensor there = flat.to(kGpu).eval();
     expect_added(g, {16, 64}, 0, index, reshape(narrow(there, 0, 1, tokens * 64), {tokens, 64}), rows);
     // Strided, and every second of the index, as i32.
-    const Tensor turned = transpose(numbers({64, tokens}, dtype).to(kGpu).eval(), 0, 1);
+    const Tensor turned = transpose(row_numbers({64, tokens}, dtype).to(kGpu).eval(), 0, 1);
     const Tensor doubled = reshape(stack({rows, rows * 0}, 1), {2 * tokens}).eval();
     expect_added(turned.to(Device{}), {16, 64}, 0, index, turned,
                  cast(doubled, DType::i32).eval().slice(0, 0, 2 * tokens, 2));

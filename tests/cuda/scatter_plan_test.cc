@@ -7,7 +7,8 @@
 namespace ebb::cuda {
 namespace {
 
-std::string plan_of(Op op, DType dtype, const Shape& out, const Shape& index, int axis, bool different = false) {
+std::string scatter_plan_of(Op op, DType dtype, const Shape& out, const Shape& index, int axis,
+                            bool different = false) {
   LibraryCall call{op, {}, nullptr, {}, {}};
   call.attrs.i[0] = axis;
   call.attrs.i[1] = different;
@@ -21,7 +22,7 @@ std::string plan_of(Op op, DType dtype, const Shape& out, const Shape& index, in
 
 TEST(ScatterPlans, LinesThatFitOnChipAreAddedThere) {
   const auto sums = [](DType dtype, const Shape& out, const Shape& index, int axis) {
-    return plan_of(Op::scatter_zero_add, dtype, out, index, axis);
+    return scatter_plan_of(Op::scatter_zero_add, dtype, out, index, axis);
   };
   EXPECT_EQ(sums(DType::f32, {4096, 8192}, {4096, 4096}, 1),
             "block of 256 threads per line, 40960 bytes of shared memory");
@@ -37,7 +38,7 @@ TEST(ScatterPlans, LinesThatFitOnChipAreAddedThere) {
 // Whoever has its own sums waits for nobody.
 TEST(ScatterPlans, ThreadsHaveSumsOfTheirOwnForFewPlaces) {
   const auto sums = [](Op op, DType dtype, const Shape& out, const Shape& index, int axis) {
-    return plan_of(op, dtype, out, index, axis);
+    return scatter_plan_of(op, dtype, out, index, axis);
   };
   const Op lines = Op::scatter_zero_add, slices = Op::index_zero_add;
   EXPECT_EQ(sums(lines, DType::f32, {4668, 10}, {4668, 2859}, 1),
@@ -60,16 +61,19 @@ TEST(ScatterPlans, ThreadsHaveSumsOfTheirOwnForFewPlaces) {
 // Exact sums have no order either.
 TEST(ScatterPlans, ManyPlacesHaveSumsInFixedPoint) {
   const std::string exact = "thread per element, exact sums in fixed point";
-  EXPECT_EQ(plan_of(Op::scatter_zero_add, DType::f32, {100000}, {4431497}, 0), exact);
-  EXPECT_EQ(plan_of(Op::scatter_zero_add, DType::bf16, {3, 3000000}, {3, 4431497}, 1), exact);
-  EXPECT_EQ(plan_of(Op::scatter_zero_add, DType::f16, {40000, 7}, {10000, 7}, 0), exact);
-  EXPECT_EQ(plan_of(Op::index_zero_add, DType::f32, {100000}, {4431497}, 0), exact);
-  EXPECT_EQ(plan_of(Op::index_zero_add, DType::f32, {100000, 64}, {4431497}, 0), "sorted by place");
-  EXPECT_EQ(plan_of(Op::scatter_zero_add, DType::f32, {1 << 20}, {std::int64_t{1} << 27}, 0), "sorted by place");
+  EXPECT_EQ(scatter_plan_of(Op::scatter_zero_add, DType::f32, {100000}, {4431497}, 0), exact);
+  EXPECT_EQ(scatter_plan_of(Op::scatter_zero_add, DType::bf16, {3, 3000000}, {3, 4431497}, 1), exact);
+  EXPECT_EQ(scatter_plan_of(Op::scatter_zero_add, DType::f16, {40000, 7}, {10000, 7}, 0), exact);
+  EXPECT_EQ(scatter_plan_of(Op::index_zero_add, DType::f32, {100000}, {4431497}, 0), exact);
+  EXPECT_EQ(scatter_plan_of(Op::index_zero_add, DType::f32, {100000, 64}, {4431497}, 0), "sorted by place");
+  EXPECT_EQ(scatter_plan_of(Op::scatter_zero_add, DType::f32, {1 << 20}, {std::int64_t{1} << 27}, 0),
+            "sorted by place");
 }
 
 TEST(ScatterPlans, IntegersHaveNoOrder) {
-  const auto sums = [](Op op, const Shape& out, const Shape& index) { return plan_of(op, DType::i64, out, index, 0); };
+  const auto sums = [](Op op, const Shape& out, const Shape& index) {
+    return scatter_plan_of(op, DType::i64, out, index, 0);
+  };
   EXPECT_EQ(sums(Op::index_zero_add, {1000}, {3000000}), "thread per element, 4 tables of integers in shared memory");
   EXPECT_EQ(sums(Op::scatter_zero_add, {12000}, {3000000}), "thread per element, a table of integers in shared memory");
   EXPECT_EQ(sums(Op::scatter_zero_add, {20000}, {3000000}), "thread per element, atomic sums of integers");
@@ -80,21 +84,24 @@ TEST(ScatterPlans, IntegersHaveNoOrder) {
 TEST(ScatterPlans, OtherLinesDoNotDecideAboutOne) {
   for (const std::int64_t length : {20, 5000, 100000}) {
     const auto plan = [&](std::int64_t lines) {
-      return plan_of(Op::scatter_zero_add, DType::f32, {lines, 5000}, {lines, length}, 1);
+      return scatter_plan_of(Op::scatter_zero_add, DType::f32, {lines, 5000}, {lines, length}, 1);
     };
     EXPECT_EQ(plan(1), plan(100000)) << length;
   }
 }
 
 TEST(ScatterPlans, ElementsThatAreNotAddedHaveAThreadEach) {
-  EXPECT_EQ(plan_of(Op::scatter_zero_add, DType::f32, {5, 7}, {5, 7}, 1, true), "thread per element, distinct places");
-  EXPECT_EQ(plan_of(Op::scatter, DType::f32, {5, 70000}, {5, 700}, 1), "thread per element, the last for each place");
-  EXPECT_EQ(plan_of(Op::scatter, DType::bf16, {5000000}, {5000000}, 0),
+  EXPECT_EQ(scatter_plan_of(Op::scatter_zero_add, DType::f32, {5, 7}, {5, 7}, 1, true),
+            "thread per element, distinct places");
+  EXPECT_EQ(scatter_plan_of(Op::scatter, DType::f32, {5, 70000}, {5, 700}, 1),
+            "thread per element, the last for each place");
+  EXPECT_EQ(scatter_plan_of(Op::scatter, DType::bf16, {5000000}, {5000000}, 0),
             "thread per element, the last for each place with its value");
-  EXPECT_EQ(plan_of(Op::scatter, DType::f64, {5000000}, {5000000}, 0), "thread per element, the last for each place");
-  EXPECT_EQ(plan_of(Op::scatter, DType::f32, {4668, 6554}, {4668, 2859}, 1),
+  EXPECT_EQ(scatter_plan_of(Op::scatter, DType::f64, {5000000}, {5000000}, 0),
+            "thread per element, the last for each place");
+  EXPECT_EQ(scatter_plan_of(Op::scatter, DType::f32, {4668, 6554}, {4668, 2859}, 1),
             "block of 256 threads per line, the last for each place in 26216 bytes of shared memory");
-  EXPECT_EQ(plan_of(Op::scatter, DType::f32, {1 << 20, 7}, {1 << 20, 7}, 1), "thread per line");
+  EXPECT_EQ(scatter_plan_of(Op::scatter, DType::f32, {1 << 20, 7}, {1 << 20, 7}, 1), "thread per line");
 }
 
 }  // namespace

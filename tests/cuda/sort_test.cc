@@ -11,6 +11,7 @@
 
 #include "core/format_error.h"
 #include "cuda/backend.h"
+#include "cuda/emulated_device.h"
 #include "cuda/print/sweep_text.h"
 #include "cuda/runtime/gpu.h"
 #include "ebb/ebb.h"
@@ -20,8 +21,6 @@
 
 namespace ebb::testing {
 namespace {
-
-constexpr Device kGpu{Device::Kind::cuda, 0};
 
 class SortOnGpu : public ::testing::Test {
  protected:

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "backend/backend.h"
+#include "cuda/emulated_device.h"
 #include "ebb/autograd.h"
 #include "ebb/compile.h"
 #include "ebb/data.h"
@@ -21,8 +22,6 @@
 
 namespace ebb::testing {
 namespace {
-
-constexpr Device kGpu{Device::Kind::cuda, 0};
 
 // Calls of the emulated device's streams, which stands in for the GPU here: order is what it is told.
 class OnAnotherStream : public ::testing::Test {

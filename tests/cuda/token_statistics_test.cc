@@ -9,6 +9,7 @@
 #include "both_heads.h"
 #include "cuda/backend.h"
 #include "cuda/compile_for_gpu.h"
+#include "cuda/emulated_device.h"
 #include "cuda/library/token_statistics.h"
 #include "cuda/print/sweep_text.h"
 #include "cuda/runtime/gpu.h"
@@ -18,13 +19,11 @@
 namespace ebb::testing {
 namespace {
 
-constexpr Device kGpu{Device::Kind::cuda, 0};
-
 class TokenStatisticsOnGpu : public BothHeads {};
 
-struct Inputs {
+struct StatisticsInputs {
   Tensor x, head, target;
-  Inputs(std::int64_t rows, std::int64_t width, std::int64_t classes) {
+  StatisticsInputs(std::int64_t rows, std::int64_t width, std::int64_t classes) {
     manual_seed(static_cast<std::uint64_t>(rows + width + classes));
     x = cast(0.25 * cast(randint(-2, 3, {rows, width}), DType::f32), DType::bf16).eval();
     head = cast(randint(-1, 2, {classes, width}), DType::bf16).eval();
@@ -32,7 +31,7 @@ struct Inputs {
   }
 };
 
-TokenStatistics on_gpu(const Inputs& in, const TokenStatisticsOptions& o) {
+TokenStatistics statistics_on_gpu(const StatisticsInputs& in, const TokenStatisticsOptions& o) {
   return linear_token_statistics(in.x.to(kGpu), in.head.to(kGpu), in.target.to(kGpu), o);
 }
 void expect_same(const Tensor& found, const Tensor& wanted, double tolerance, const char* what) {
@@ -50,11 +49,11 @@ TEST_P(TokenStatisticsOnGpu, AreTheDefinitions) {
   if (!device_is_emulated()) sizes.insert(sizes.end(), {{300, 64, 513, 0}, {257, 1032, 20470, 0}, {1, 512, 3000, 0}});
   for (const Sizes& s : sizes) {
     for (const double temperature : {1.0, 0.7}) {
-      const Inputs in(s.rows, s.width, s.classes);
+      const StatisticsInputs in(s.rows, s.width, s.classes);
       TokenStatisticsOptions o;
       o.temperature = temperature;
       o.chunk = s.chunk;
-      const TokenStatistics found = on_gpu(in, o);
+      const TokenStatistics found = statistics_on_gpu(in, o);
       const Tensor z = matmul(cast(in.x, DType::f64), transpose(cast(in.head, DType::f64), 0, 1)) / temperature;
       const Tensor log_p = log_softmax(z, 1), kept = in.target != -100, y = where(kept, in.target, 0);
       SCOPED_TRACE(std::to_string(s.rows) + "x" + std::to_string(s.width) + "x" + std::to_string(s.classes));
@@ -68,24 +67,24 @@ TEST_P(TokenStatisticsOnGpu, AreTheDefinitions) {
 
 // What is asked for beside them changes no bit of the others.
 TEST_P(TokenStatisticsOnGpu, HaveTheSameBitsWhateverElseIsAskedForAndWhateverRowsAreBeside) {
-  const Inputs in(70, 64, 1001);
-  const TokenStatistics all = on_gpu(in, {});
+  const StatisticsInputs in(70, 64, 1001);
+  const TokenStatistics all = statistics_on_gpu(in, {});
   TokenStatisticsOptions few;
   few.entropy = few.argmax = false;
-  EXPECT_EQ(on_gpu(in, few).log_probs.to_vector<float>(), all.log_probs.to_vector<float>());
-  Inputs last = in;
+  EXPECT_EQ(statistics_on_gpu(in, few).log_probs.to_vector<float>(), all.log_probs.to_vector<float>());
+  StatisticsInputs last = in;
   last.x = narrow(in.x, 0, 65, 5), last.target = narrow(in.target, 0, 65, 5);
-  const TokenStatistics alone = on_gpu(last, {});
+  const TokenStatistics alone = statistics_on_gpu(last, {});
   EXPECT_EQ(alone.entropy.to_vector<float>(), narrow(all.entropy, 0, 65, 5).to_vector<float>());
   EXPECT_EQ(alone.log_probs.to_vector<float>(), narrow(all.log_probs, 0, 65, 5).to_vector<float>());
 }
 
 TEST_P(TokenStatisticsOnGpu, KeepDistantLogitsAndOneThatIsNoNumberInTheirRow) {
-  Inputs in(12, 16, 600);
+  StatisticsInputs in(12, 16, 600);
   in.target = where(in.target < 0, 1, in.target).eval();
   const Tensor row = unsqueeze(arange(12), 1), none = full({12, 16}, std::numeric_limits<double>::quiet_NaN());
   in.x = cast(where(row == 4, none, where(row == 7, 4096, 1.0) * cast(in.x, DType::f32)), DType::bf16).eval();
-  const TokenStatistics found = on_gpu(in, {});
+  const TokenStatistics found = statistics_on_gpu(in, {});
   const std::vector<float> p = found.log_probs.to_vector<float>(), h = found.entropy.to_vector<float>();
   const Tensor z = matmul(cast(in.x, DType::f64), transpose(cast(in.head, DType::f64), 0, 1));
   const std::vector<double> lse = logsumexp(z, 1).to_vector<double>();
@@ -103,7 +102,7 @@ TEST_P(TokenStatisticsOnGpu, KeepDistantLogitsAndOneThatIsNoNumberInTheirRow) {
 }
 
 TEST_P(TokenStatisticsOnGpu, HaveTheGradientsOfTheDefinitions) {
-  const Inputs in(33, 24, 300);
+  const StatisticsInputs in(33, 24, 300);
   std::vector<std::vector<double>> found;
   for (const bool ours : {true, false}) {
     const Tensor x = variable(ours ? in.x.to(kGpu) : cast(in.x, DType::f64)),

@@ -13,7 +13,7 @@
 namespace ebb {
 namespace {
 
-Tensor numbers(const Shape& shape, unsigned seed = 1) {
+Tensor compiled_numbers(const Shape& shape, unsigned seed = 1) {
   manual_seed(seed);
   return randn(shape, DType::f64).eval();
 }
@@ -31,16 +31,16 @@ TEST(Compile, BuildsOnceForASignature) {
   const Counted counted;
   const Function compiled = compile(counted.f);
   for (unsigned seed = 1; seed < 5; ++seed) {
-    const Tensor x = numbers({3, 4}, seed);
+    const Tensor x = compiled_numbers({3, 4}, seed);
     EXPECT_EQ(compiled(x).item(), counted.f(x).item());
   }
   EXPECT_EQ(*counted.calls, 4 + 1);
-  compiled(numbers({5}));                      // another shape
-  compiled(cast(numbers({5}), DType::f32));    // another dtype
-  compiled(transpose(numbers({4, 3}), 0, 1));  // other strides
+  compiled(compiled_numbers({5}));                      // another shape
+  compiled(cast(compiled_numbers({5}), DType::f32));    // another dtype
+  compiled(transpose(compiled_numbers({4, 3}), 0, 1));  // other strides
   EXPECT_EQ(*counted.calls, 4 + 4);
-  compiled(numbers({3, 4}));
-  compiled(numbers({5}));
+  compiled(compiled_numbers({3, 4}));
+  compiled(compiled_numbers({5}));
   EXPECT_EQ(*counted.calls, 4 + 4);
 }
 
@@ -58,20 +58,20 @@ TEST(Compile, ForgetsTheSignatureThatWasNotUsedForLongest) {
 
 TEST(Compile, TakesInputsThatAreNotComputedYet) {
   const Function compiled = compile(Function([](const Tensor& x) { return exp(x); }));
-  const Tensor x = numbers({7});
+  const Tensor x = compiled_numbers({7});
   compiled(x);
   EXPECT_EQ(compiled(x * 2).to_vector(), exp(x * 2).to_vector());
 }
 
 TEST(Compile, ResultsMayBeInputsViewsConstantsOrTheSameTwice) {
-  const Tensor fixed = numbers({2}, 9);
+  const Tensor fixed = compiled_numbers({2}, 9);
   const FunctionToMany f = [&](const std::vector<Tensor>& v) {
     const Tensor y = tanh(v[0]);
     return std::vector<Tensor>{v[0], transpose(v[0], 0, 1), y, y, reshape(y, {6}), zeros({2, 2}), fixed, fixed * 2};
   };
   const FunctionToMany compiled = compile(f);
   for (unsigned seed : {1u, 2u}) {
-    const Tensor x = numbers({2, 3}, seed);
+    const Tensor x = compiled_numbers({2, 3}, seed);
     const std::vector<Tensor> got = compiled({x}), expected = f({x});
     ASSERT_EQ(got.size(), expected.size());
     for (std::size_t k = 0; k < got.size(); ++k) {
@@ -118,7 +118,7 @@ TEST(Compile, KnowsHowItsInputsLie) {
     return memory_stats(default_device()).peak - before;
   };
   for (const bool transposed : {false, true}) {
-    Tensor x = numbers({6, 300}), head = numbers({5, 300}, 2);
+    Tensor x = compiled_numbers({6, 300}), head = compiled_numbers({5, 300}, 2);
     if (transposed) {
       x = transpose(contiguous(transpose(x, 0, 1)), 0, 1).eval();
       head = transpose(contiguous(transpose(head, 0, 1)), 0, 1).eval();
@@ -138,7 +138,7 @@ TEST(Compile, KnowsHowItsInputsLie) {
 
 TEST(Compile, OfAGradientHasNoHistory) {
   const auto step = compile(value_and_grad(Function([](const Tensor& x) { return sum(pow(x, 3.0)); })));
-  const Tensor x = numbers({5});
+  const Tensor x = compiled_numbers({5});
   for (int k = 0; k < 2; ++k) {
     const auto [value, gradient] = step(x);
     EXPECT_FALSE(value.requires_grad() || gradient.requires_grad());
@@ -150,7 +150,8 @@ TEST(Compile, OfManyInputsAndTheirGradients) {
   const FunctionOfMany f = [](const std::vector<Tensor>& v) { return mse_loss(matmul(v[0], v[1]), v[2]); };
   const auto plain = value_and_grad(f), step = compile(value_and_grad(f));
   for (unsigned seed : {1u, 2u}) {
-    const std::vector<Tensor> v{numbers({3, 4}, seed), numbers({4, 2}, seed + 10), numbers({3, 2}, seed + 20)};
+    const std::vector<Tensor> v{compiled_numbers({3, 4}, seed), compiled_numbers({4, 2}, seed + 10),
+                                compiled_numbers({3, 2}, seed + 20)};
     const auto [value, gradients] = step(v);
     const auto [expected, expected_gradients] = plain(v);
     EXPECT_EQ(value.item(), expected.item());
@@ -162,7 +163,7 @@ TEST(Compile, OfManyInputsAndTheirGradients) {
 TEST(Compile, IsDifferentiatedThroughTheFunction) {
   const Counted counted;
   const Function compiled = compile(counted.f);
-  const Tensor x = numbers({3});
+  const Tensor x = compiled_numbers({3});
   compiled(x);
   EXPECT_EQ(grad(compiled)(x).to_vector(), (2 * x).to_vector());
   const Tensor w = variable(x);
@@ -174,7 +175,7 @@ TEST(Compile, GradientsOfGradientsInside) {
   const Function f = [](const Tensor& x) { return sum(exp(x) * x); };
   const Function compiled = compile(Function([f](const Tensor& x) { return hessian(f, x); }));
   for (unsigned seed : {1u, 2u}) {
-    const Tensor x = numbers({4}, seed);
+    const Tensor x = compiled_numbers({4}, seed);
     EXPECT_EQ(compiled(x).to_vector(), hessian(f, x).to_vector());
   }
 }
@@ -183,7 +184,7 @@ TEST(Compile, CheckpointsInside) {
   const Function block = [](const Tensor& x) { return dropout(tanh(x), 0.5); };
   const auto f = value_and_grad(Function([block](const Tensor& x) { return sum(checkpoint(block, x)); }));
   const auto compiled = compile(f);
-  const Tensor x = numbers({50});
+  const Tensor x = compiled_numbers({50});
   for (unsigned seed : {1u, 2u}) {
     manual_seed(seed);
     const auto got = compiled(x);
@@ -196,12 +197,12 @@ TEST(Compile, CheckpointsInside) {
 // ---- what stays and what does not -----------------------------------------------------------------------------------
 
 TEST(Compile, KeepsWhatItCaptures) {
-  Tensor captured = numbers({3}, 7);
+  Tensor captured = compiled_numbers({3}, 7);
   const std::vector<double> then = captured.to_vector();
   const Function compiled = compile(Function([&](const Tensor& x) { return x + captured; }));
   const Tensor x = zeros({3}, DType::f64);
   EXPECT_EQ(compiled(x).to_vector(), then);
-  captured = numbers({3}, 8);
+  captured = compiled_numbers({3}, 8);
   EXPECT_EQ(compiled(x).to_vector(), then);
 }
 
@@ -266,7 +267,7 @@ TEST(Compile, InsideAnotherIsPartOfIt) {
   const Counted counted;
   const Function inner = compile(counted.f);
   const Function outer = compile(Function([&](const Tensor& x) { return inner(x) + inner(x * 2); }));
-  const Tensor x = numbers({3});
+  const Tensor x = compiled_numbers({3});
   for (int k = 0; k < 3; ++k) EXPECT_EQ(outer(x).item(), counted.f(x).item() + counted.f(x * 2).item());
   EXPECT_EQ(*counted.calls, 2 + 6);
 }
@@ -286,7 +287,7 @@ TEST(Compile, BuildsGraphsDeeperThanTheBound) {
     for (int k = 0; k < 200; ++k) y = sin(y);
     return y;
   };
-  const Tensor x = numbers({5});
+  const Tensor x = compiled_numbers({5});
   EXPECT_EQ(compile(f)(x).to_vector(), f(x).to_vector());
   set_graph_bound(before);
 }
@@ -299,7 +300,7 @@ TEST(Compile, RunsInSeveralThreadsAtOnce) {
   for (unsigned t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (unsigned k = 0; k < 20; ++k) {
-        const Tensor x = numbers({3 + t % 2, 17}, 100 * t + k);
+        const Tensor x = compiled_numbers({3 + t % 2, 17}, 100 * t + k);
         if (compiled(x).second.to_vector() != f(x).second.to_vector()) ++wrong;
       }
     });
@@ -321,16 +322,16 @@ TEST(Compile, RefusesFunctionsThatLookAtNumbers) {
 }
 
 TEST(Compile, RefusesVariablesThatAreNotInputs) {
-  const Tensor w = variable(numbers({2, 3}));
+  const Tensor w = variable(compiled_numbers({2, 3}));
   const Function f = compile(Function([&](const Tensor& x) { return matmul(x, w); }));
-  EXPECT_THROW_MESSAGE(f(numbers({4, 2})),
+  EXPECT_THROW_MESSAGE(f(compiled_numbers({4, 2})),
                        "compile: the function uses a variable of shape [2, 3] that is not one of its inputs");
   const Tensor twice = w * 2;
   const Function g = compile(Function([&](const Tensor& x) { return matmul(x, twice); }));
-  EXPECT_THROW_MESSAGE(g(numbers({4, 2})), "that is not one of its inputs");
+  EXPECT_THROW_MESSAGE(g(compiled_numbers({4, 2})), "that is not one of its inputs");
   const Tensor fixed = stop_gradient(w);
   const Function h = compile(Function([&](const Tensor& x) { return matmul(x, fixed); }));
-  const Tensor x = numbers({4, 2});
+  const Tensor x = compiled_numbers({4, 2});
   EXPECT_EQ(h(x).to_vector(), matmul(x, fixed).to_vector());
 }
 
@@ -350,7 +351,7 @@ TEST(Compile, PassesOnTheErrorsOfTheFunction) {
   // Errors that depend on data come from the run, and the next run is as good as the first.
   const FunctionOfMany picks =
       compile(FunctionOfMany([](const std::vector<Tensor>& v) { return cross_entropy(v[0], v[1]); }));
-  const Tensor x = numbers({2, 3});
+  const Tensor x = compiled_numbers({2, 3});
   const Tensor good = tensor({0, 2}), bad = tensor({0, 7});
   const double expected = cross_entropy(x, good).item();
   EXPECT_EQ(picks({x, good}).item(), expected);

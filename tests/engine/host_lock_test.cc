@@ -38,7 +38,7 @@ void give_host() {
   host_is_free.notify_one();
 }
 
-class HostLockTest : public testing::Test {
+class HostLockTest : public ::testing::Test {
  protected:
   void SetUp() override {
     times_left = 0;

@@ -37,10 +37,10 @@ std::vector<Target> targets() {
 #endif
 }
 
-struct Program {
+struct LoopBuilder {
   LoopProgram p;
   std::vector<table::Domain> domains;  // of each pointer: which numbers are ordinary
-  explicit Program(bool wide) { p.wide = wide; }
+  explicit LoopBuilder(bool wide) { p.wide = wide; }
   int push(const LoopProgram::Value& v) {
     p.values.push_back(v);
     return static_cast<int>(p.values.size()) - 1;
@@ -63,7 +63,7 @@ struct Program {
 
 // The first block has numbers of the domain, the second has all sorts.
 template <class T>
-std::vector<T> numbers(unsigned seed, const table::Domain& domain) {
+std::vector<T> loop_numbers(unsigned seed, const table::Domain& domain) {
   using Limits = std::numeric_limits<T>;
   const T special[] = {0,
                        -T{0},
@@ -100,7 +100,7 @@ struct Left {
 };
 
 // The loop of a target on the same numbers; in blocks where a guard for ordinary numbers fails, results mean nothing.
-Left run(const Program& program, LoopTarget target, const std::vector<std::uint8_t>& bytes, int side_by_side) {
+Left run_loop(const LoopBuilder& program, LoopTarget target, const std::vector<std::uint8_t>& bytes, int side_by_side) {
   const LoopProgram& p = program.p;
   const LoopCode code = lower(p);
   const int vectors = vectors_in_a_group(target, code.wide);
@@ -123,9 +123,9 @@ Left run(const Program& program, LoopTarget target, const std::vector<std::uint8
         for (std::uint16_t& h : halves) h = static_cast<std::uint16_t>(g());
         fill(halves);
       } else if (p.wide) {
-        fill(numbers<double>(seed, program.domain(k)));
+        fill(loop_numbers<double>(seed, program.domain(k)));
       } else {
-        fill(numbers<float>(seed, program.domain(k)));
+        fill(loop_numbers<float>(seed, program.domain(k)));
       }
     }
   }
@@ -156,7 +156,7 @@ Left run(const Program& program, LoopTarget target, const std::vector<std::uint8
   return left;
 }
 
-void expect_the_same(const Program& program, const std::string& what) {
+void expect_the_same(const LoopBuilder& program, const std::string& what) {
   Left first;
   int made = 0;
   for (const Target& t : targets()) {
@@ -164,7 +164,7 @@ void expect_the_same(const Program& program, const std::string& what) {
       const std::vector<std::uint8_t> bytes = emit(lower(program.p), t.target, side_by_side);
       EXPECT_TRUE(side_by_side > 1 || !bytes.empty()) << what << ", " << t.name;
       if (bytes.empty() || !t.runs) continue;
-      const Left left = run(program, t.target, bytes, side_by_side);
+      const Left left = run_loop(program, t.target, bytes, side_by_side);
       EXPECT_FALSE(left.stored.empty()) << what << ", " << t.name << ": the block of ordinary numbers was given up";
       if (made++ == 0) first = left;
       EXPECT_TRUE(left == first) << what << ", " << t.name << ", " << side_by_side << " vectors side by side";
@@ -201,7 +201,7 @@ TEST(LoopTargets, HaveTheSameBitsForEveryOperation) {
     for (const bool wide : {false, true}) {
       if (!has_native_form(op, wide)) continue;
       ++seen;
-      Program p(wide);
+      LoopBuilder p(wide);
       const int x = p.tile(domain_of(op, 0)), y = p.tile(domain_of(op, 1)), z = p.tile(domain_of(op, 2));
       const int a = info(op).domain == OpDomain::truth || op == Op::where ? p.op(Op::lt, x, y) : x;
       const int b = info(op).domain == OpDomain::truth ? p.op(Op::lt, y, z) : y;
@@ -219,7 +219,7 @@ TEST(LoopTargets, HaveTheSameBitsForEveryOperation) {
 TEST(LoopTargets, ReadAndWriteHalves) {
   for (const Stored from : {Stored::bf16, Stored::f16}) {
     for (const Stored to : {Stored::bf16, Stored::f16, Stored::as_computed}) {
-      Program p(false);
+      LoopBuilder p(false);
       const int x = p.tile({{-4, 4}}, from), y = p.tile({{-4, 4}}, to == Stored::as_computed ? from : to),
                 scale = p.number();
       const int sum = p.op(Op::fma, x, scale, y);
@@ -233,7 +233,7 @@ TEST(LoopTargets, ReadAndWriteHalves) {
 // More values at a time than there are registers: some wait on the stack.
 TEST(LoopTargets, SpillAlike) {
   for (const bool wide : {false, true}) {
-    Program p(wide);
+    LoopBuilder p(wide);
     const int x = p.tile(), y = p.tile(), scale = p.number();
     std::vector<int> kept{p.op(Op::mul, x, y)};
     for (int k = 0; k < 40; ++k) kept.push_back(p.op(Op::fma, kept.back(), k % 2 == 0 ? x : scale, y));
@@ -247,7 +247,7 @@ TEST(LoopTargets, SpillAlike) {
 }
 
 TEST(LoopTargets, LeaveTooManyPointersToTheSteps) {
-  Program p(false);
+  LoopBuilder p(false);
   int total = p.tile();
   for (int k = 0; k < 20; ++k) total = p.op(Op::add, total, p.tile());
   p.store(total);

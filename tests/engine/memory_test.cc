@@ -31,7 +31,7 @@ struct Step {
   std::vector<std::vector<double>> gradients;
 };
 
-Step run(const Net& net, int segments) {
+Step run_step(const Net& net, int segments) {
   Tensor h = net.x;
   if (segments > 0) {
     h = checkpoint_sequential(net.layers(), segments, h);
@@ -52,7 +52,7 @@ Step run(const Net& net, int segments) {
 
 TEST(Memory, AStepHoldsItsActivationsAndGradientsAndLittleMore) {
   const Net net;
-  const Step s = run(net, 0);
+  const Step s = run_step(net, 0);
   const double activations = kLayers * kBatch * kWidth * 4.0, gradients = kLayers * kWidth * kWidth * 4.0;
   // Activations die while gradients come to life; parameters were live before.
   EXPECT_LE(static_cast<double>(s.peak), 1.1 * (activations + gradients))
@@ -61,7 +61,7 @@ TEST(Memory, AStepHoldsItsActivationsAndGradientsAndLittleMore) {
 
 TEST(Memory, CheckpointsHoldFarLessAndGiveTheSameBits) {
   const Net net;
-  const Step plain = run(net, 0), kept = run(net, 8);
+  const Step plain = run_step(net, 0), kept = run_step(net, 8);
   EXPECT_EQ(kept.loss, plain.loss);
   EXPECT_EQ(kept.gradients, plain.gradients);
   // 8 borders and one segment of 8 layers at a time, beside the gradients.
@@ -72,10 +72,10 @@ TEST(Memory, CheckpointsHoldFarLessAndGiveTheSameBits) {
 
 TEST(Memory, NothingIsLeftAfterAStep) {
   const Net net;
-  run(net, 0);
+  run_step(net, 0);
   const std::size_t before = memory_stats(default_device()).live;
-  run(net, 0);
-  run(net, 8);
+  run_step(net, 0);
+  run_step(net, 8);
   EXPECT_EQ(memory_stats(default_device()).live, before);
 }
 

@@ -17,15 +17,15 @@ using testing::SweepOracle;
 
 Tensor some(const Shape& shape, DType dtype = DType::f64) { return (2 * randn(shape, dtype)).eval(); }
 
-struct Space {
+struct OracleSpace {
   std::int64_t rows, columns;
 };
 // Nothing, one element, tails, several rows a tile, rows of a block and more, rows that are split, many rows.
-const Space kSpaces[] = {{0, 5},     {5, 0},     {1, 1},      {1, 7},    {3, 1},    {7, 3},    {33, 31},
-                         {257, 2},   {1025, 2},  {300, 17},   {9, 1023}, {5, 1024}, {3, 1025}, {2, 2049},
-                         {2, 65536}, {2, 70001}, {1, 140001}, {5000, 3}, {70000, 1}};
+const OracleSpace kOracleSpaces[] = {{0, 5},     {5, 0},     {1, 1},      {1, 7},    {3, 1},    {7, 3},    {33, 31},
+                                     {257, 2},   {1025, 2},  {300, 17},   {9, 1023}, {5, 1024}, {3, 1025}, {2, 2049},
+                                     {2, 65536}, {2, 70001}, {1, 140001}, {5000, 3}, {70000, 1}};
 
-class OracleSpaces : public ::testing::TestWithParam<Space> {
+class OracleSpaces : public ::testing::TestWithParam<OracleSpace> {
  protected:
   Shape shape() const { return {GetParam().rows, GetParam().columns}; }
   Shape row() const { return {1, GetParam().columns}; }
@@ -204,10 +204,10 @@ TEST(RowsSideBySide, HaveTheSameBitsForAnyNumberOfThreads) {
   }
 }
 
-std::string space_name(const ::testing::TestParamInfo<Space>& i) {
+std::string space_name(const ::testing::TestParamInfo<OracleSpace>& i) {
   return std::to_string(i.param.rows) + "x" + std::to_string(i.param.columns);
 }
-INSTANTIATE_TEST_SUITE_P(Of, OracleSpaces, ::testing::ValuesIn(kSpaces), space_name);
+INSTANTIATE_TEST_SUITE_P(Of, OracleSpaces, ::testing::ValuesIn(kOracleSpaces), space_name);
 
 }  // namespace
 }  // namespace ebb

@@ -18,7 +18,7 @@ namespace {
 
 // Numbers of many sizes and both signs, so that every order of adding them has bits of its own.
 template <class T>
-std::vector<T> numbers(std::int64_t n, unsigned seed = 1) {
+std::vector<T> mixed_numbers(std::int64_t n, unsigned seed = 1) {
   std::mt19937 g(seed);
   std::vector<T> v(static_cast<std::size_t>(n));
   for (T& x : v) {
@@ -75,7 +75,7 @@ TYPED_TEST(Sums, OfALineAreTheSameWhereOtherLinesLieBetweenItsNumbers) {
     for (std::int64_t beside : {2, 3, 4, 7, 17, 63, 64, 130, 300}) {
       if (n * beside > 4000000) continue;
       SCOPED_TRACE(n * 1000 + beside);
-      const std::vector<T> v = numbers<T>(2 * n * beside);
+      const std::vector<T> v = mixed_numbers<T>(2 * n * beside);
       const Tensor x = tensor_of(v, {2, n, beside}), one = ones(x.shape(), x.dtype());
       for (const cpu::NativeLoops loops : {cpu::NativeLoops::never, cpu::NativeLoops::always}) {
         cpu::set_native_loops(loops);
@@ -101,7 +101,7 @@ TYPED_TEST(Sums, OfALineDependOnItsLengthAlone) {
   using T = TypeParam;
   for (std::int64_t n : kLengths) {
     SCOPED_TRACE(n);
-    const std::vector<T> v = numbers<T>(3 * n);
+    const std::vector<T> v = mixed_numbers<T>(3 * n);
     const Tensor rows = tensor_of(v, {3, n});
     const double want = this->kept(line(v.data() + n, n));
     const Tensor row = narrow(rows, 0, 1, 1);
@@ -128,7 +128,7 @@ TYPED_TEST(Sums, OfPiecesAreThoseOfALine) {
            {17, 64}, {40, 64}, {9, 192}, {21, 256}, {3, 1000}, {5, 1024}, {67, 1024}, {3, 2048}, {4, 3136}}) {
     SCOPED_TRACE(std::to_string(images) + " of " + std::to_string(piece));
     constexpr std::int64_t kChannels = 3;
-    const std::vector<T> v = numbers<T>(images * kChannels * piece, 4);
+    const std::vector<T> v = mixed_numbers<T>(images * kChannels * piece, 4);
     std::vector<T> channel;
     for (std::int64_t n = 0; n < images; ++n) {
       const auto from = v.begin() + (n * kChannels + 1) * piece;
@@ -149,18 +149,18 @@ TYPED_TEST(Sums, OfPiecesAreThoseOfALine) {
   }
 }
 
-struct Space {
+struct SumSpace {
   std::int64_t rows, columns;
 };
-const Space kSpaces[] = {{1, 5},     {7, 3},     {33, 31},   {257, 2},  {1025, 2},  {300, 17}, {9, 1023},
-                         {70, 1024}, {40, 1025}, {20, 3000}, {5000, 3}, {5000, 40}, {3, 70001}};
+const SumSpace kSumSpaces[] = {{1, 5},     {7, 3},     {33, 31},   {257, 2},  {1025, 2},  {300, 17}, {9, 1023},
+                               {70, 1024}, {40, 1025}, {20, 3000}, {5000, 3}, {5000, 40}, {3, 70001}};
 
 // The total of a sweep with rows depends on how many rows and columns it has, and not on what else is in it.
 TYPED_TEST(Sums, OfRowsAndColumnsDependOnTheSpaceAlone) {
   using T = TypeParam;
-  for (const auto& [rows, columns] : kSpaces) {
+  for (const auto& [rows, columns] : kSumSpaces) {
     SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(columns));
-    const std::vector<T> v = numbers<T>(rows * columns, 2);
+    const std::vector<T> v = mixed_numbers<T>(rows * columns, 2);
     const Tensor x = tensor_of(v, {rows, columns});
     const double first = this->kept(column(v.data(), rows, columns));
     const double last = this->kept(column(v.data() + columns - 1, rows, columns));
@@ -192,7 +192,7 @@ TYPED_TEST(Sums, OfRowsAndColumnsDependOnTheSpaceAlone) {
 
 TYPED_TEST(Sums, DoNotDependOnThreads) {
   using T = TypeParam;
-  const Tensor x = tensor_of(numbers<T>(3000 * 70, 3), {3000, 70});
+  const Tensor x = tensor_of(mixed_numbers<T>(3000 * 70, 3), {3000, 70});
   auto results = [&] {
     const Tensor y = x + 0 * max(x, 1, true);
     std::vector<double> all;
@@ -215,7 +215,7 @@ TYPED_TEST(Sums, DoNotDependOnThreads) {
 TEST(LongRows, AmongOthersAreThoseAlone) {
   constexpr std::int64_t kRows = 600, kColumns = 2500;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
-    const Tensor x = cast(tensor_of(numbers<float>(kRows * kColumns, 3), {kRows, kColumns}), dtype).eval();
+    const Tensor x = cast(tensor_of(mixed_numbers<float>(kRows * kColumns, 3), {kRows, kColumns}), dtype).eval();
     const auto results = [&](const Tensor& rows) {
       const Tensor shifted = exp(rows - max(rows, 1, true)), quotients = shifted / sum(shifted, 1, true);
       evaluate_anew({quotients});
@@ -235,7 +235,7 @@ TEST(LongRows, AmongOthersAreThoseAlone) {
 
 // Each of these adds in an order of its own, or the tests above could not fail.
 TEST(SumOrder, IsSeenInTheBits) {
-  const std::vector<float> v = numbers<float>(5000 * 40, 2);
+  const std::vector<float> v = mixed_numbers<float>(5000 * 40, 2);
   const double whole = line(v.data(), 200000), by_rows = total_of_rows(v.data(), 5000, 40);
   EXPECT_NE(whole, by_rows);
   double plain = 0;
@@ -253,7 +253,7 @@ TEST(TransposedViews, AreReducedAsTheirCopies) {
   for (int round = 0; round < 3; ++round) {
     const std::int64_t a = 120 + random() % 90, b = 140 + random() % 90, c = 1 + random() % 3;
     SCOPED_TRACE(std::to_string(a) + " x " + std::to_string(b) + " x " + std::to_string(c));
-    const Tensor x = tensor_of(numbers<float>(a * b * c, 8 + static_cast<unsigned>(round)), {a, b, c});
+    const Tensor x = tensor_of(mixed_numbers<float>(a * b * c, 8 + static_cast<unsigned>(round)), {a, b, c});
     const auto all = [](const Tensor& t) {
       return std::vector<Tensor>{sum(tanh(t), 1),     max(t, 1),       logsumexp(t, {1}), sum(tanh(t), 0),
                                  softmax(tanh(t), 1), sum(tanh(t), 2), logsumexp(t, {0})};

@@ -17,14 +17,14 @@
 namespace ebb {
 namespace {
 
-struct Case {
+struct ConvolutionCase {
   std::int64_t images, channels, height, width, outputs, window, stride, padding;
 };
-std::ostream& operator<<(std::ostream& o, const Case& c) {
+std::ostream& operator<<(std::ostream& o, const ConvolutionCase& c) {
   return o << c.images << "x" << c.channels << "x" << c.height << "x" << c.width << " to " << c.outputs << ", window "
            << c.window << ", stride " << c.stride << ", padding " << c.padding;
 }
-const Case kCases[] = {
+const ConvolutionCase kConvolutionCases[] = {
     {1, 3, 32, 32, 16, 3, 1, 1}, {2, 16, 8, 8, 64, 3, 1, 1}, {1, 33, 8, 8, 32, 3, 1, 1},   {1, 4, 16, 16, 24, 3, 1, 1},
     {1, 8, 7, 7, 40, 3, 1, 1},   {2, 5, 9, 17, 7, 3, 1, 1},  {1, 16, 32, 32, 32, 3, 2, 1}, {1, 6, 16, 16, 33, 1, 2, 0},
     {1, 2, 12, 12, 48, 5, 1, 2}, {18, 9, 6, 4, 16, 3, 1, 1}, {1, 7, 10, 24, 3, 3, 2, 2},   {1, 20, 1, 70, 17, 3, 1, 1},
@@ -32,7 +32,7 @@ const Case kCases[] = {
 };
 
 template <class T>
-std::vector<T> numbers(std::int64_t n, unsigned seed) {
+std::vector<T> even_numbers(std::int64_t n, unsigned seed) {
   std::mt19937 g(seed);
   std::vector<T> v(static_cast<std::size_t>(n));
   for (T& x : v) x = static_cast<T>(static_cast<double>(g()) * 0x1p-31 - 1);
@@ -52,15 +52,15 @@ T add_product(T a, T b, T sum, bool fused) {
 template <class T>
 class Definition {
  public:
-  Definition(const Case& c, bool fused)
+  Definition(const ConvolutionCase& c, bool fused)
       : c_(c),
         fused_(fused),
         high_((c.height + 2 * c.padding - c.window) / c.stride + 1),
         wide_((c.width + 2 * c.padding - c.window) / c.stride + 1),
-        x(numbers<T>(c.images * c.channels * c.height * c.width, 1)),
-        w(numbers<T>(c.outputs * c.channels * c.window * c.window, 2)),
-        bias(numbers<T>(c.outputs, 3)),
-        g(numbers<T>(c.images * c.outputs * high_ * wide_, 4)) {}
+        x(even_numbers<T>(c.images * c.channels * c.height * c.width, 1)),
+        w(even_numbers<T>(c.outputs * c.channels * c.window * c.window, 2)),
+        bias(even_numbers<T>(c.outputs, 3)),
+        g(even_numbers<T>(c.images * c.outputs * high_ * wide_, 4)) {}
 
   // Channel by channel and tap by tap.
   std::vector<T> forward() const {
@@ -125,7 +125,7 @@ class Definition {
         ((static_cast<std::int64_t>(n) * c_.channels + static_cast<std::int64_t>(c)) * c_.height + h) * c_.width + v)];
   }
 
-  const Case c_;
+  const ConvolutionCase c_;
   const bool fused_;
 
  public:
@@ -145,7 +145,7 @@ class Convolutions : public ::testing::TestWithParam<std::int64_t> {
   static bool fused() { return GetParam() != HWY_SSE4 && GetParam() != HWY_SCALAR && GetParam() != HWY_EMU128; }
 
   template <class T>
-  static void check(const Case& c) {
+  static void check(const ConvolutionCase& c) {
     const Definition<T> d(c, fused());
     const Shape image{c.images, c.channels, c.height, c.width};
     const Tensor x = tensor_of(d.x, image), bias = tensor_of(d.bias, {c.outputs});
@@ -165,7 +165,7 @@ class Convolutions : public ::testing::TestWithParam<std::int64_t> {
 };
 
 TEST_P(Convolutions, HaveTheBitsOfTheirDefinitions) {
-  for (const Case& c : kCases) {
+  for (const ConvolutionCase& c : kConvolutionCases) {
     check<float>(c);
     check<double>(c);
   }
@@ -173,13 +173,13 @@ TEST_P(Convolutions, HaveTheBitsOfTheirDefinitions) {
 
 // Halves are summed in f32 and rounded once.
 TEST_P(Convolutions, OfHalvesAreThoseOfTheirF32) {
-  for (const Case& c : kCases) {
+  for (const ConvolutionCase& c : kConvolutionCases) {
     for (const DType half : {DType::f16, DType::bf16}) {
-      const Tensor x = cast(tensor_of(numbers<float>(c.images * c.channels * c.height * c.width, 1),
+      const Tensor x = cast(tensor_of(even_numbers<float>(c.images * c.channels * c.height * c.width, 1),
                                       {c.images, c.channels, c.height, c.width}),
                             half)
                            .eval();
-      const Tensor w = cast(tensor_of(numbers<float>(c.outputs * c.channels * c.window * c.window, 2),
+      const Tensor w = cast(tensor_of(even_numbers<float>(c.outputs * c.channels * c.window * c.window, 2),
                                       {c.outputs, c.channels, c.window, c.window}),
                             half)
                            .eval();
@@ -191,13 +191,13 @@ TEST_P(Convolutions, OfHalvesAreThoseOfTheirF32) {
   }
 }
 
-std::vector<std::int64_t> targets() {
+std::vector<std::int64_t> simd_targets() {
   std::vector<std::int64_t> list;
   for (std::int64_t left = hwy::SupportedTargets() & HWY_TARGETS; left != 0; left &= left - 1)
     list.push_back(left & -left);
   return list;
 }
-INSTANTIATE_TEST_SUITE_P(On, Convolutions, ::testing::ValuesIn(targets()),
+INSTANTIATE_TEST_SUITE_P(On, Convolutions, ::testing::ValuesIn(simd_targets()),
                          [](const auto& i) { return std::string(hwy::TargetName(i.param)); });
 
 }  // namespace

@@ -51,9 +51,9 @@ class GemmBf16 : public ::testing::TestWithParam<Way> {
 INSTANTIATE_TEST_SUITE_P(Each, GemmBf16, ::testing::ValuesIn(ways()), [](const auto& i) { return i.param.name; });
 
 // Sizes at which something is cut: tiles and panels of either processor, groups and blocks of k, tasks, deep sums.
-const Size kSizes[] = {{65, 67, 33},   {33, 50, 511},  {9, 200, 1023}, {17, 13, 1024},  {8, 12, 1025},
-                       {16, 48, 2049}, {1, 150, 900},  {150, 1, 900},  {1, 1, 2000},    {3, 1, 70000},
-                       {7, 5, 9000},   {1030, 13, 20}, {5, 2070, 20},  {300, 107, 2051}};
+const Size kSizesOfHalves[] = {{65, 67, 33},   {33, 50, 511},  {9, 200, 1023}, {17, 13, 1024},  {8, 12, 1025},
+                               {16, 48, 2049}, {1, 150, 900},  {150, 1, 900},  {1, 1, 2000},    {3, 1, 70000},
+                               {7, 5, 9000},   {1030, 13, 20}, {5, 2070, 20},  {300, 107, 2051}};
 
 TEST_P(GemmBf16, EveryTailOfRowsColumnsAndDepth) {
   std::mt19937 rng(1);
@@ -77,7 +77,7 @@ TEST_P(GemmBf16, EveryTailOfRowsColumnsAndDepth) {
 
 TEST_P(GemmBf16, EveryLayoutAndCut) {
   std::mt19937 rng(2);
-  for (const Size& s : kSizes) {
+  for (const Size& s : kSizesOfHalves) {
     for (const Lies la : kWays) {
       for (const Lies lb : kWays) {
         if (s.m * s.n * s.k > 100000 && la != lb) continue;  // the reference is slow

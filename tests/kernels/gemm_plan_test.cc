@@ -35,14 +35,14 @@ CpuModel machine() {
 }
 
 // Both factors dense: rows of A and B, or columns.
-enum class Lies { by_rows, by_cols };
-GemmRequest request_of(std::int64_t m, std::int64_t n, std::int64_t k, Lies a, Lies b, std::int64_t threads) {
+enum class LiesBy { by_rows, by_cols };
+GemmRequest request_of(std::int64_t m, std::int64_t n, std::int64_t k, LiesBy a, LiesBy b, std::int64_t threads) {
   GemmRequest r;
   r.m = m;
   r.n = n;
   r.k = k;
-  r.a = a == Lies::by_rows ? GemmRequest::Factor{true, k, 1} : GemmRequest::Factor{true, 1, m};
-  r.b = b == Lies::by_rows ? GemmRequest::Factor{true, 1, n} : GemmRequest::Factor{true, k, 1};
+  r.a = a == LiesBy::by_rows ? GemmRequest::Factor{true, k, 1} : GemmRequest::Factor{true, 1, m};
+  r.b = b == LiesBy::by_rows ? GemmRequest::Factor{true, 1, n} : GemmRequest::Factor{true, k, 1};
   r.shared = threads > 0;
   r.threads = threads;
   return r;
@@ -51,11 +51,11 @@ GemmRequest request_of(std::int64_t m, std::int64_t n, std::int64_t k, Lies a, L
 struct Line {
   const GemmTileShape& tiles;
   std::int64_t m, n, k;
-  Lies a, b;
+  LiesBy a, b;
   std::int64_t threads;  // 0: not shared
   const char* plan;
 };
-constexpr Lies kRows = Lies::by_rows, kCols = Lies::by_cols;
+constexpr LiesBy kRows = LiesBy::by_rows, kCols = LiesBy::by_cols;
 
 TEST(GemmPlans, AreTheStoredOnes) {
   const Line lines[] = {
@@ -106,7 +106,7 @@ TEST(GemmPlans, AreTheStoredOnes) {
 
 // Equal requests have equal plans; another machine, or another constant of its model, another plan.
 TEST(GemmPlans, AreValues) {
-  const GemmRequest request = request_of(512, 512, 512, Lies::by_rows, Lies::by_rows, 2);
+  const GemmRequest request = request_of(512, 512, 512, LiesBy::by_rows, LiesBy::by_rows, 2);
   const GemmPlan plan = plan_product(request, kAvx512F32, machine());
   EXPECT_EQ(plan, plan_product(request, kAvx512F32, machine()));
   EXPECT_EQ(hash(plan), hash(plan_product(request, kAvx512F32, machine())));
@@ -126,8 +126,8 @@ TEST(GemmPlans, CoverEveryProduct) {
   for (int i = 0; i < 20000; ++i) {
     const GemmTileShape* const shapes[] = {&kAvx512F32, &kNeonF32, &kAmx};
     const GemmTileShape& tiles = *shapes[rng() % 3];
-    GemmRequest r = request_of(size(), size(), size(), rng() % 2 ? Lies::by_rows : Lies::by_cols,
-                               rng() % 2 ? Lies::by_rows : Lies::by_cols, static_cast<std::int64_t>(rng() % 20));
+    GemmRequest r = request_of(size(), size(), size(), rng() % 2 ? LiesBy::by_rows : LiesBy::by_cols,
+                               rng() % 2 ? LiesBy::by_rows : LiesBy::by_cols, static_cast<std::int64_t>(rng() % 20));
     r.a.own = rng() % 4 != 0;
     r.b.own = rng() % 4 != 0;
     r.vectors = r.dots = rng() % 2;

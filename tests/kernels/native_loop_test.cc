@@ -18,7 +18,7 @@ namespace ebb::cpu {
 namespace {
 
 template <class T>
-std::vector<T> numbers(std::size_t n, unsigned seed) {
+std::vector<T> special_numbers(std::size_t n, unsigned seed) {
   using L = std::numeric_limits<T>;
   const T special[] = {
       0,        -T(0),           1,      -1,      L::infinity(), -L::infinity(), L::quiet_NaN(), L::max(), L::lowest(),
@@ -65,12 +65,12 @@ INSTANTIATE_TEST_SUITE_P(Of, NativeLoop, ::testing::ValuesIn(targets_with_loops(
                          [](const auto& p) { return std::string(p.param->target); });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(NativeLoop);  // other processors have the steps
 
-struct Case {
+struct LoopCase {
   Op op;
   int arity;
   unsigned masks;  // bit k: operand k is a mask
 };
-const Case kCases[] = {
+const LoopCase kLoopCases[] = {
     {Op::copy, 1, 0},       {Op::neg, 1, 0},         {Op::reciprocal, 1, 0},  {Op::square, 1, 0},
     {Op::abs, 1, 0},        {Op::sign, 1, 0},        {Op::sqrt, 1, 0},        {Op::rsqrt, 1, 0},
     {Op::floor, 1, 0},      {Op::ceil, 1, 0},        {Op::round, 1, 0},       {Op::trunc, 1, 0},
@@ -86,13 +86,13 @@ bool holds(const std::byte* guard) {
 }
 
 template <class T>
-void check_operation(const Case& c) {
+void check_operation(const LoopCase& c) {
   constexpr bool kWide = sizeof(T) == 8;
   constexpr std::size_t kCount = 16 * 40;
   std::vector<T> in[3];
   for (int k = 0; k < 3; ++k)
     in[k] = c.masks >> k & 1 ? masks<T>(kCount, 7u + static_cast<unsigned>(k))
-                             : numbers<T>(kCount, 3u + static_cast<unsigned>(k));
+                             : special_numbers<T>(kCount, 3u + static_cast<unsigned>(k));
   const RegType numbers_type = kWide ? RegType::f64 : RegType::f32, mask_type = kWide ? RegType::m64 : RegType::m32;
   const ElementwiseFn fn =
       tile_kernels().elementwise(c.op, c.masks == 0 || c.op == Op::where ? numbers_type : mask_type, 0);
@@ -120,7 +120,7 @@ void check_operation(const Case& c) {
 }
 
 TEST_P(NativeLoop, EveryOperationHasTheBitsOfItsTileKernel) {
-  for (const Case& c : kCases) {
+  for (const LoopCase& c : kLoopCases) {
     EXPECT_TRUE(has_native_form(c.op, false)) << info(c.op).name;
     check_operation<float>(c);
     check_operation<double>(c);
@@ -134,7 +134,7 @@ TEST_P(NativeLoop, HalvesHaveTheBitsOfTheTileKernels) {
     constexpr std::size_t kCount = 1 << 16;
     std::vector<std::uint16_t> halves(kCount);
     for (std::size_t i = 0; i < kCount; ++i) halves[i] = static_cast<std::uint16_t>(i);
-    std::vector<float> between = numbers<float>(kCount, 9), read(kCount), rounded(kCount), want(kCount);
+    std::vector<float> between = special_numbers<float>(kCount, 9), read(kCount), rounded(kCount), want(kCount);
     std::mt19937 g(3);
     for (std::size_t i = 0; i < kCount; i += 2) {
       const std::uint32_t bits = g();
@@ -309,7 +309,7 @@ TEST_P(NativeLoop, EveryFunctionHasTheBitsOfItsTileKernel) {
 template <class T>
 void check_formula(std::size_t groups) {
   const std::size_t n = groups * 4 * kLoopGroup;  // a turn of the loop has at most four groups
-  std::vector<T> x = numbers<T>(n, 1), y = numbers<T>(n, 2), gradient(n, T(77)), inside(n, T(77));
+  std::vector<T> x = special_numbers<T>(n, 1), y = special_numbers<T>(n, 2), gradient(n, T(77)), inside(n, T(77));
   for (std::vector<T>* v : {&x, &y})
     for (T& e : *v)
       if (!(std::abs(e) < 1e6)) e = 1;

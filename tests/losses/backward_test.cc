@@ -10,7 +10,7 @@ namespace ebb {
 namespace {
 
 using Tensors = std::vector<Tensor>;
-struct Case {
+struct BackwardCase {
   const char* name;
   Tensors inputs;  // floating ones are differentiated
   FunctionOfMany loss;
@@ -51,8 +51,8 @@ Tensors list(const Tensor& g) { return {g}; }
     ](const Tensor& g, const Tensors& v) { return list(name##_backward(g, v[0], v[1], v[2], v[3], {__VA_ARGS__})); } \
   }
 
-void expect_the_rule(const std::vector<Case>& cases) {
-  for (const Case& k : cases) {
+void expect_the_rule(const std::vector<BackwardCase>& cases) {
+  for (const BackwardCase& k : cases) {
     Tensors v;
     for (const Tensor& in : k.inputs) v.push_back(is_floating(in.dtype()) ? variable(in) : in);
     const Tensor loss = k.loss(v), grad = tensor(0.75);
@@ -75,7 +75,7 @@ TEST(LossBackward, IsTheRuleOfTheBackwardPass) {
   const Tensor w = rand({4, 5}).eval(), w5 = rand({5}).eval(), classes = randint(0, 5, {4}).eval();
   const Tensor y = bernoulli({4, 5}, 0.5).eval(), s = (2 * y - 1).eval(), s4 = tensor({1, -1, 1, -1});
   const Tensor lists = tensor({{0, 2, -1, 3, 3}, {-1, 0, 0, 0, 0}, {4, 3, 2, 1, 0}, {1, -1, 2, -1, 2}});
-  const std::vector<Case> cases{
+  const std::vector<BackwardCase> cases{
       WEIGHTED(mse_loss, x, t, w, .weight = v[2]),
       WEIGHTED(l1_loss, x, t, w, .weight = v[2]),
       TWO(smooth_l1_loss, x, t, .beta = 0.5),
@@ -122,7 +122,7 @@ TEST(LossBackward, OfTheOtherLossesIsTheRuleToo) {
   const Tensor a = (-rand({4}) - 0.1).eval(), b = (-rand({4}) - 0.1).eval(), c = (-rand({4})).eval(),
                d = (-rand({4})).eval();
   const Tensor desirable = tensor({true, false, false, true}), advantages = randn({4}).eval();
-  const std::vector<Case> cases{
+  const std::vector<BackwardCase> cases{
       TWO(asymmetric_loss, x, y, ),
       TWO(pinball_loss, x, t, .quantile = 0.3),
       TWO(log_cosh_loss, x, t, ),

@@ -13,7 +13,7 @@
 namespace ebb {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
 const LossOptions kNone{.reduction = Reduction::none};
 
 using List = std::vector<std::int64_t>;
@@ -61,10 +61,10 @@ Expected plain_loops(const double* x, std::size_t classes, const List& list) {
   return e;
 }
 
-struct ValueAndGradient {
+struct MarginAndGradient {
   Tensor value, gradient;
 };
-ValueAndGradient differentiate(const Tensor& x, const Tensor& target, const Tensor& cotangent) {
+MarginAndGradient differentiate_margin(const Tensor& x, const Tensor& target, const Tensor& cotangent) {
   const Tensor v = variable(x), loss = multilabel_margin_loss(v, target, kNone);
   const Tensor g = backward(loss, {.grad = cotangent})[v];
   return {loss.eval(), g};
@@ -75,7 +75,7 @@ double unit(DType dtype) { return dtype == DType::f64 ? 1e-15 : dtype == DType::
 void expect_plain_loops(const Tensor& x, const std::vector<List>& lists, const Tensor& target) {
   const std::int64_t rows = x.size(0), classes = x.size(1);
   const Tensor cotangent = cast(0.5 * (1 + arange(rows)), x.dtype());
-  const ValueAndGradient got = differentiate(x, target, cotangent);
+  const MarginAndGradient got = differentiate_margin(x, target, cotangent);
   ASSERT_EQ(got.value.dtype(), x.dtype());
   ASSERT_EQ(got.gradient.dtype(), x.dtype());
   // The value alone is another call of the kernel.
@@ -111,10 +111,10 @@ TEST(MultilabelMargin, IsWhatPlainLoopsGive) {
     lists.push_back(some_targets((classes + 1) / 2, classes));
     const Tensor x = (1.5 * randn({static_cast<std::int64_t>(lists.size()), classes}, DType::f64)).eval();
     for (DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
-      SCOPED_TRACE(testing::Message() << classes << " classes, " << name(dtype));
+      SCOPED_TRACE(::testing::Message() << classes << " classes, " << name(dtype));
       expect_plain_loops(cast(x, dtype).eval(), lists, targets(lists, classes));
     }
-    SCOPED_TRACE(testing::Message() << classes << " classes, i32 targets, columns in memory");
+    SCOPED_TRACE(::testing::Message() << classes << " classes, i32 targets, columns in memory");
     const Tensor columns = transpose(transpose(x, 0, 1).eval() + 0, 0, 1);
     const Tensor target = transpose((transpose(targets(lists, classes, DType::i32), 0, 1) + 0).eval(), 0, 1);
     expect_plain_loops(columns, lists, target);
@@ -124,9 +124,9 @@ TEST(MultilabelMargin, IsWhatPlainLoopsGive) {
 
 TEST(MultilabelMargin, OneSampleIsOneRow) {
   const Tensor x = randn({6}, DType::f64).eval(), target = tensor({4, 1, -1, 0, 0, 0});
-  const ValueAndGradient one = differentiate(x, target, tensor(2.0, DType::f64));
+  const MarginAndGradient one = differentiate_margin(x, target, tensor(2.0, DType::f64));
   EXPECT_EQ(one.value.shape(), Shape{});
-  const ValueAndGradient row = differentiate(unsqueeze(x, 0), unsqueeze(target, 0), tensor({2.0}, DType::f64));
+  const MarginAndGradient row = differentiate_margin(unsqueeze(x, 0), unsqueeze(target, 0), tensor({2.0}, DType::f64));
   EXPECT_EQ(one.value.to_vector(), row.value.to_vector());
   EXPECT_EQ(one.gradient.to_vector(), row.gradient.to_vector());
 }
@@ -158,11 +158,11 @@ TEST(MultilabelMargin, GivesTheSameBitsForAnyNumberOfThreads) {
   const Tensor x = randn({rows, classes}).eval(), target = targets(lists, classes).eval(), g = ones({rows});
   const int before = num_threads();
   set_num_threads(1);
-  const ValueAndGradient alone = differentiate(x, target, g);
+  const MarginAndGradient alone = differentiate_margin(x, target, g);
   const std::vector<double> value = alone.value.to_vector(), gradient = alone.gradient.to_vector();
   for (int threads : {2, 5}) {
     set_num_threads(threads);
-    const ValueAndGradient shared = differentiate(x, target, g);
+    const MarginAndGradient shared = differentiate_margin(x, target, g);
     EXPECT_EQ(shared.value.to_vector(), value) << threads;
     EXPECT_EQ(shared.gradient.to_vector(), gradient) << threads;
   }
@@ -193,18 +193,19 @@ TEST(MultilabelMargin, InfinitiesAndNanAreNotLost) {
   EXPECT_TRUE(std::isnan(loss({0, kNan, 0}, {0})));  // below a target
   EXPECT_TRUE(std::isnan(loss({0, kNan, 0}, {1})));  // the target itself
   EXPECT_TRUE(std::isnan(loss({0, -5, kNan}, {0, 1})));
-  EXPECT_EQ(loss({kInf, 1, 2}, {0}), 0);
-  EXPECT_EQ(loss({-kInf, 1, 2}, {0}), kInf);
-  EXPECT_EQ(loss({0, kInf, 2}, {0}), kInf);
-  EXPECT_EQ(loss({0, -kInf, -2}, {0}), 0);
-  EXPECT_TRUE(std::isnan(loss({kInf, kInf, 0}, {0})));  // by how much is one infinity above the other?
-  EXPECT_EQ(loss({0, kNan, kInf}, {}), 0);              // no target, no hinge
+  EXPECT_EQ(loss({kInfinity, 1, 2}, {0}), 0);
+  EXPECT_EQ(loss({-kInfinity, 1, 2}, {0}), kInfinity);
+  EXPECT_EQ(loss({0, kInfinity, 2}, {0}), kInfinity);
+  EXPECT_EQ(loss({0, -kInfinity, -2}, {0}), 0);
+  EXPECT_TRUE(std::isnan(loss({kInfinity, kInfinity, 0}, {0})));  // by how much is one infinity above the other?
+  EXPECT_EQ(loss({0, kNan, kInfinity}, {}), 0);                   // no target, no hinge
   // A hinge that is NaN is not closed.
-  const ValueAndGradient r = differentiate(tensor({{0.0, kNan, -3.0}}), tensor({{0, -1, -1}}), tensor({3.0}));
+  const MarginAndGradient r = differentiate_margin(tensor({{0.0, kNan, -3.0}}), tensor({{0, -1, -1}}), tensor({3.0}));
   EXPECT_EQ(r.gradient.to_vector(), (std::vector<double>{-1, 1, 0}));
   // Closed ones have no slope, however large the cotangent.
-  const ValueAndGradient far = differentiate(tensor({{5.0, 4.5, -3.0}}), tensor({{0, -1, -1}}), tensor({kInf}));
-  EXPECT_EQ(far.gradient.to_vector(), (std::vector<double>{-kInf, kInf, 0}));
+  const MarginAndGradient far =
+      differentiate_margin(tensor({{5.0, 4.5, -3.0}}), tensor({{0, -1, -1}}), tensor({kInfinity}));
+  EXPECT_EQ(far.gradient.to_vector(), (std::vector<double>{-kInfinity, kInfinity, 0}));
 }
 
 TEST(MultilabelMargin, NamesTheFirstTargetThatIsNoClass) {

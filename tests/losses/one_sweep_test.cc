@@ -56,7 +56,7 @@ Sweeps value_and_gradient(const FunctionOfMany& loss, const std::vector<Tensor>&
   return sweeps_of(print_schedule(together));
 }
 
-struct Case {
+struct OneSweepCase {
   const char* name;
   std::vector<Tensor> inputs;
   FunctionOfMany loss;
@@ -73,7 +73,7 @@ TEST_P(OneSweep, ForValueAndGradient) {
   const Tensor classes = randint(0, c, {n}).eval(), narrow = cast(classes, DType::i32).eval(), w = rand({c}).eval();
   const Tensor variance = rand({n, 1}).eval();
   using V = const std::vector<Tensor>&;
-  const std::vector<Case> cases{
+  const std::vector<OneSweepCase> cases{
       {"mse_loss", {x}, [&](V v) { return mse_loss(v[0], t); }},
       {"mse_loss, both", {x, t}, [&](V v) { return mse_loss(v[0], v[1]); }},
       {"l1_loss", {x}, [&](V v) { return l1_loss(v[0], t); }},
@@ -114,7 +114,7 @@ TEST_P(OneSweep, ForValueAndGradient) {
       {"gaussian_nll_loss", {x, p}, [&](V v) { return gaussian_nll_loss(v[0], t, v[1]); }},
       {"gaussian_nll_loss, row", {x, variance}, [&](V v) { return gaussian_nll_loss(v[0], t, v[1]); }},
   };
-  for (const Case& k : cases) {
+  for (const OneSweepCase& k : cases) {
     for (const Tensor& in : k.inputs) in.eval();
     const Sweeps sweeps = value_and_gradient(k.loss, k.inputs);
     EXPECT_EQ(sweeps.large, 1) << k.name << "\n" << sweeps.text;
@@ -166,14 +166,14 @@ TEST(OneCall, ForValueAndGradientOfALossWithAKernel) {
                words = randint(0, 64, {8, 16}).eval();
   const Tensor reference = randn({8}).eval();
   using V = const std::vector<Tensor>&;
-  const std::vector<Case> cases{
+  const std::vector<OneSweepCase> cases{
       {"ctc", {log_p}, [&](V v) { return ctc_loss(v[0], labels, steps, lengths); }},
       {"transducer", {lattice}, [&](V v) { return rnnt_loss(v[0], few, frames, counts); }},
       {"multilabel_hinges", {scores}, [&](V v) { return multilabel_margin_loss(v[0], lists); }},
       {"linear_cross_entropy", {hidden, head}, [&](V v) { return linear_cross_entropy(v[0], v[1], words); }},
       {"linear_cross_entropy", {hidden, head}, [&](V v) { return linear_dpo_loss(v[0], v[1], words, reference); }},
   };
-  for (const Case& k : cases) {
+  for (const OneSweepCase& k : cases) {
     const std::string together = value_and_gradient(k.loss, k.inputs).text;
     EXPECT_EQ(calls_in(together, k.name), 1) << together;
     const auto squared = [&](V v) { return square(k.loss(v)); };

@@ -46,7 +46,7 @@ double focal(double p, double y) {
 
 enum class Kind { real, probability, positive, label, sign, distribution, log_distribution, classes, list };
 
-struct Case {
+struct ReferenceCase {
   const char* loss;
   bool by_row;              // one term a row (else one an element)
   std::vector<Kind> kinds;  // of the inputs; label, sign, classes and list are not moved
@@ -54,9 +54,9 @@ struct Case {
   LossOptionValues options = {};
 };
 
-const std::vector<Case>& cases() {
+const std::vector<ReferenceCase>& cases() {
   using enum Kind;
-  static const std::vector<Case> table{
+  static const std::vector<ReferenceCase> table{
       {"mse_loss", false, {real, real}, [](const Rows& r) { return std::pow(r[0][0] - r[1][0], 2); }},
       {"l1_loss", false, {real, real}, [](const Rows& r) { return std::abs(r[0][0] - r[1][0]); }},
       {"smooth_l1_loss",
@@ -310,13 +310,14 @@ const std::set<std::string_view> kElsewhere{"pinball_loss",      "log_cosh_loss"
 
 TEST(Reference, EveryLossHasOne) {
   for (const LossInfo& loss : loss_registry()) {
-    const bool here = std::any_of(cases().begin(), cases().end(), [&](const Case& c) { return c.loss == loss.name; });
+    const bool here =
+        std::any_of(cases().begin(), cases().end(), [&](const ReferenceCase& c) { return c.loss == loss.name; });
     EXPECT_NE(here, kElsewhere.contains(loss.name)) << loss.name;
   }
 }
 
 TEST(Reference, ValuesAndGradientsOfEveryLoss) {
-  for (const Case& k : cases()) {
+  for (const ReferenceCase& k : cases()) {
     std::uint64_t seed = 11;  // by the name: a new row does not change the numbers of the others
     for (const char* c = k.loss; *c; ++c) seed = seed * 31 + static_cast<unsigned char>(*c);
     manual_seed(seed);

@@ -15,7 +15,7 @@ namespace {
 
 using testing::expect_near;
 using testing::values;
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // ---- references -----------------------------------------------------------------------------------------------------
 
@@ -41,7 +41,7 @@ double ctc_by_enumeration(const std::vector<double>& x, int steps, int classes, 
 
 double log_add(double a, double b) {
   const double most = std::max(a, b);
-  return most == -kInf ? -kInf : most + std::log(std::exp(a - most) + std::exp(b - most));
+  return most == -kInfinity ? -kInfinity : most + std::log(std::exp(a - most) + std::exp(b - most));
 }
 
 // The recursion in logarithms over the extended labels.
@@ -52,11 +52,11 @@ double ctc_in_logarithms(const std::vector<double>& x, int steps, int classes, c
     extended.push_back(0);
   }
   const std::size_t n = extended.size();
-  std::vector<double> a(n, -kInf);
+  std::vector<double> a(n, -kInfinity);
   for (int t = 0; t < steps; ++t) {
-    std::vector<double> next(n, -kInf);
+    std::vector<double> next(n, -kInfinity);
     for (std::size_t s = 0; s < n; ++s) {
-      double from = t == 0 ? (s < 2 ? 0 : -kInf) : a[s];
+      double from = t == 0 ? (s < 2 ? 0 : -kInfinity) : a[s];
       if (t > 0 && s >= 1) from = log_add(from, a[s - 1]);
       if (t > 0 && s >= 2 && extended[s] != 0 && extended[s] != extended[s - 2]) from = log_add(from, a[s - 2]);
       next[s] = from + x[static_cast<std::size_t>(t * classes + extended[s])];
@@ -166,7 +166,7 @@ TEST(Ctc, ImpossibleAlignmentsAreInfiniteOrZero) {
   const Tensor x = variable(values({2, 2, 3}, 1));
   const Tensor targets = tensor({{1, 1}, {1, 2}}), lengths = tensor({2, 2}), two = tensor({2, 2});
   const Tensor loss = ctc_loss(x, targets, lengths, two, {.reduction = Reduction::none});
-  EXPECT_EQ(loss.to_vector()[0], kInf);  // two equal labels need a blank between them
+  EXPECT_EQ(loss.to_vector()[0], kInfinity);  // two equal labels need a blank between them
   EXPECT_TRUE(std::isfinite(loss.to_vector()[1]));
   const Tensor zeroed = ctc_loss(x, targets, lengths, two, {.reduction = Reduction::sum, .zero_infinity = true});
   EXPECT_TRUE(std::isfinite(zeroed.item()));
@@ -174,10 +174,10 @@ TEST(Ctc, ImpossibleAlignmentsAreInfiniteOrZero) {
   EXPECT_EQ(g[0], 0);
   EXPECT_EQ(g[4], -1);  // two steps for two labels: the path is certain
   // Probabilities of 0 are no obstacle: the paths that remain count.
-  const Tensor y =
-      variable(full({3, 1, 2}, -kInf, DType::f64) + cast(reshape(tensor({0, 1, 1, 0, 0, 1}), {3, 1, 2}), DType::f64));
-  EXPECT_EQ(ctc_loss(y, row_of({1}), one(3), one(1), {.reduction = Reduction::sum}).item(), kInf);
-  const double inf = kInf;
+  const Tensor y = variable(full({3, 1, 2}, -kInfinity, DType::f64) +
+                            cast(reshape(tensor({0, 1, 1, 0, 0, 1}), {3, 1, 2}), DType::f64));
+  EXPECT_EQ(ctc_loss(y, row_of({1}), one(3), one(1), {.reduction = Reduction::sum}).item(), kInfinity);
+  const double inf = kInfinity;
   const Tensor z = variable(from_data({-inf, 0.0, 0.0, -inf, -inf, -inf}, {3, 1, 2}));
   EXPECT_EQ(ctc_loss(z, row_of({1}), one(2), one(1), {.reduction = Reduction::sum}).item(), 0);
   // Nor are numbers that stand for it, up to where they are as good as that.

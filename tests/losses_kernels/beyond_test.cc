@@ -18,7 +18,7 @@ using testing::expect_near;
 using testing::positive;
 using testing::values;
 using Doubles = std::vector<double>;
-using Loss = std::function<Tensor(const std::vector<Tensor>&, Reduction)>;
+using LossBeyond = std::function<Tensor(const std::vector<Tensor>&, Reduction)>;
 using Reference = std::function<Doubles(const std::vector<Doubles>&)>;
 
 double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
@@ -53,10 +53,10 @@ Doubles by_rows(const std::vector<Doubles>& in, std::size_t n,
   return out;
 }
 
-struct Case {
+struct BeyondCase {
   const char* name;
   std::vector<Tensor> inputs;  // differentiable
-  Loss loss;
+  LossBeyond loss;
   Reference terms;  // what reduction none gives
 };
 
@@ -98,13 +98,13 @@ std::vector<std::size_t> targets_of(std::int64_t n, std::int64_t count) {
   return {v.begin(), v.end()};
 }
 
-std::vector<Case> cases() {
+std::vector<BeyondCase> cases() {
   const Tensor x = values({4, 6}, 1, 2), y = values({4, 6}, 2, 2), p = positive({4, 6}, 3), q = positive({4, 6}, 4);
   const Tensor mask = cast(values({4, 6}, 5) > 0, DType::f64), label = classes(4, 6);
   const Tensor one = values({6}, 6) - 2, two = values({6}, 7) - 2, three = values({6}, 8) - 2,
                four = values({6}, 9) - 2;
   const std::vector<std::size_t> target = targets_of(4, 6);
-  std::vector<Case> all;
+  std::vector<BeyondCase> all;
 
   // robust
   for (double quantile : {0.1, 0.5, 0.9})
@@ -436,7 +436,7 @@ std::vector<Case> cases() {
 }
 
 TEST(Beyond, ValuesAreTheirDefinitionsInEveryReductionAndDtype) {
-  for (const Case& c : cases()) {
+  for (const BeyondCase& c : cases()) {
     for (DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
       SCOPED_TRACE(std::string(c.name) + " " + std::string(name(dtype)));
       std::vector<Tensor> in;
@@ -466,7 +466,7 @@ TEST(Beyond, ValuesAreTheirDefinitionsInEveryReductionAndDtype) {
 }
 
 TEST(Beyond, GradientsAreThoseOfDifferencesOnceAndTwice) {
-  for (const Case& c : cases()) {
+  for (const BeyondCase& c : cases()) {
     for (Reduction reduction : {Reduction::mean, Reduction::none}) {
       SCOPED_TRACE(c.name);
       const auto f = [&](const std::vector<Tensor>& v) { return c.loss(v, reduction); };
@@ -481,7 +481,7 @@ TEST(Beyond, GradientsAreThoseOfDifferencesOnceAndTwice) {
 }
 
 TEST(Beyond, BitsDoNotDependOnThreads) {
-  for (const Case& c : cases()) {
+  for (const BeyondCase& c : cases()) {
     SCOPED_TRACE(c.name);
     testing::expect_same_for_all_threads([&]() -> std::vector<Tensor> {
       std::vector<Tensor> in;

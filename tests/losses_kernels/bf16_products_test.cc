@@ -16,11 +16,11 @@ using testing::values;
 
 constexpr std::int64_t kRows = 81, kWidth = 69, kClasses = 50;  // large enough for it to be worth it
 
-struct Loss {
+struct LossOfPairs {
   const char* name;
   std::function<Tensor(const Tensor&, const Tensor&)> of;
 };
-std::vector<Loss> losses() {
+std::vector<LossOfPairs> losses_of_pairs() {
   const Tensor labels = classes(kRows, 5), target = classes(kRows, kClasses);
   const Tensor weight = cast(values({kClasses, kWidth}, 9), DType::bf16);  // the same numbers in every dtype
   return {
@@ -38,7 +38,7 @@ std::vector<Loss> losses() {
   };
 }
 
-std::vector<Tensor> with_gradients(const Loss& loss, const Tensor& a, const Tensor& b) {
+std::vector<Tensor> with_gradients(const LossOfPairs& loss, const Tensor& a, const Tensor& b) {
   const Tensor va = variable(a), vb = variable(b), value = loss.of(va, vb);
   const Gradients g = backward(value);
   return {value, g[va], g.contains(vb) ? g[vb] : zeros_like(vb)};
@@ -60,7 +60,7 @@ TEST(Bf16Products, LossesAndGradientsAreThoseOfF64) {
   const Tensor a = cast(values({kRows, kWidth}, 1), DType::bf16), b = cast(values({kRows, kWidth}, 2), DType::bf16);
   for (const bool instructions : {false, true}) {
     const testing::Bf16Instructions scope(instructions);
-    for (const Loss& loss : losses()) {
+    for (const LossOfPairs& loss : losses_of_pairs()) {
       SCOPED_TRACE(std::string(loss.name) + (instructions ? " by instructions" : ""));
       const auto got = with_gradients(loss, a, b);
       const auto exact = with_gradients(loss, cast(a, DType::f64), cast(b, DType::f64));
@@ -81,12 +81,12 @@ TEST(Bf16Products, SmallLossesKeepTheirGradients) {
   for (double& x : numbers) x = normal(rng);
   const Tensor a = cast(from_data(numbers, Shape{kRows, kWidth}), DType::bf16);
   const Tensor b = cast(cast(a, DType::f64) + values({kRows, kWidth}, 4, 0.1), DType::bf16);
-  const Loss sharp[] = {
+  const LossOfPairs sharp[] = {
       {"info_nce", [](const Tensor& x, const Tensor& y) { return info_nce(x, y); }},
       {"nt_xent", [](const Tensor& x, const Tensor& y) { return nt_xent(x, y, {.temperature = 0.07}); }}};
   for (const bool instructions : {false, true}) {
     const testing::Bf16Instructions scope(instructions);
-    for (const Loss& loss : sharp) {
+    for (const LossOfPairs& loss : sharp) {
       SCOPED_TRACE(std::string(loss.name) + (instructions ? " by instructions" : ""));
       const auto got = with_gradients(loss, a, b);
       const auto exact = with_gradients(loss, cast(a, DType::f64), cast(b, DType::f64));

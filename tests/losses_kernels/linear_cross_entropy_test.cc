@@ -52,12 +52,12 @@ std::vector<double> reference_rows(const std::vector<double>& x, const std::vect
   return losses;
 }
 
-struct Case {
+struct HeadCase {
   const char* name;
   bool bias, weight;
   double label_smoothing, z_loss, softcap;
 };
-const Case kCases[] = {
+const HeadCase kHeadCases[] = {
     {"plain", false, false, 0, 0, 0},
     {"bias", true, false, 0, 0, 0},
     {"weight", true, true, 0, 0, 0},
@@ -67,10 +67,10 @@ const Case kCases[] = {
     {"softcap", true, true, 0.1, 0.01, 1.5},
 };
 
-struct Inputs {
+struct HeadInputs {
   Tensor x = values({7, 5}, 1, 2), head = values({1100, 5}, 2), bias = values({1100}, 3), weight = positive({1100}, 4);
   Tensor target = where(arange(7) == 3, -100, classes(7, 1100));
-  LinearCrossEntropyOptions options(const Case& c) const {
+  LinearCrossEntropyOptions options(const HeadCase& c) const {
     LinearCrossEntropyOptions o;
     if (c.bias) o.bias = bias;
     if (c.weight) o.weight = weight;
@@ -87,8 +87,8 @@ struct Inputs {
 };
 
 TEST(LinearCrossEntropy, IsItsDefinitionForEveryOptionAndChunk) {
-  const Inputs in;
-  for (const Case& c : kCases) {
+  const HeadInputs in;
+  for (const HeadCase& c : kHeadCases) {
     for (std::int64_t chunk : {0, 1, 3, 7, 100}) {
       SCOPED_TRACE(std::string(c.name) + ", chunk " + std::to_string(chunk));
       LinearCrossEntropyOptions o = in.options(c);
@@ -114,7 +114,7 @@ TEST(LinearCrossEntropy, IsItsDefinitionForEveryOptionAndChunk) {
 TEST(LinearCrossEntropy, GradientsAreThoseOfDifferencesForEveryOption) {
   const Tensor x = values({4, 3}, 1, 2), head = values({6, 3}, 2), bias = values({6}, 3), weight = positive({6}, 4);
   const Tensor target = where(arange(4) == 1, -100, classes(4, 6));
-  for (const Case& c : kCases) {
+  for (const HeadCase& c : kHeadCases) {
     for (Reduction reduction : {Reduction::mean, Reduction::sum, Reduction::none}) {
       SCOPED_TRACE(c.name);
       auto f = [&](const std::vector<Tensor>& v) {

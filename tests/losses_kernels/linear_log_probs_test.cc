@@ -28,8 +28,8 @@ std::vector<Tensor> list(const TokenStatistics& s) {
 }
 
 // The definitions, with all logits in memory.
-TokenStatistics plain(const Tensor& x, const Tensor& head, const Tensor& bias, const Tensor& target,
-                      const TokenStatisticsOptions& o) {
+TokenStatistics plain_statistics(const Tensor& x, const Tensor& head, const Tensor& bias, const Tensor& target,
+                                 const TokenStatisticsOptions& o) {
   Tensor z = matmul(x, t(head));
   if (bias.defined()) z = z + bias;
   z = z * o.logit_scale;
@@ -48,27 +48,28 @@ TokenStatistics plain(const Tensor& x, const Tensor& head, const Tensor& bias, c
   return s;
 }
 
-struct Case {
+struct LogProbCase {
   const char* name;
   bool bias;
   double logit_scale, softcap, temperature;
 };
-const Case kCases[] = {{"plain", false, 1, 0, 1},
-                       {"bias and temperature", true, 1, 0, 0.7},
-                       {"scale", true, 0.3, 0, 1},
-                       {"softcap", true, 1, 2, 1},
-                       {"everything", true, 1.7, 2, 1.3}};
+const LogProbCase kLogProbCases[] = {{"plain", false, 1, 0, 1},
+                                     {"bias and temperature", true, 1, 0, 0.7},
+                                     {"scale", true, 0.3, 0, 1},
+                                     {"softcap", true, 1, 2, 1},
+                                     {"everything", true, 1.7, 2, 1.3}};
 
-struct Inputs {
+struct LogProbInputs {
   Tensor x = values({2, 7, 6}, 1), head = values({11, 6}, 2, 2), bias = values({11}, 3), target;
-  Inputs() {
+  LogProbInputs() {
     std::vector<std::int64_t> y;
     for (std::int64_t i = 0; i < 14; ++i) y.push_back(i == 5 ? -100 : (i * 31 + 5) % 11);
     target = from_data(y, Shape{2, 7});
   }
 };
 
-TokenStatisticsOptions options_of(const Case& c, TokenStatisticsOptions o, const Tensor& bias, std::int64_t chunk) {
+TokenStatisticsOptions options_of(const LogProbCase& c, TokenStatisticsOptions o, const Tensor& bias,
+                                  std::int64_t chunk) {
   if (c.bias) o.bias = bias;
   o.logit_scale = c.logit_scale;
   o.softcap = c.softcap;
@@ -78,13 +79,13 @@ TokenStatisticsOptions options_of(const Case& c, TokenStatisticsOptions o, const
 }
 
 TEST(LinearLogProbs, AreTheDefinitionsForAnyChunk) {
-  const Inputs in;
-  for (const Case& c : kCases) {
+  const LogProbInputs in;
+  for (const LogProbCase& c : kLogProbCases) {
     for (const std::int64_t chunk : {0, 4, 100}) {
       SCOPED_TRACE(std::string(c.name) + ", chunk " + std::to_string(chunk));
       const TokenStatisticsOptions o = options_of(c, everything(), in.bias, chunk);
       const TokenStatistics found = linear_token_statistics(in.x, in.head, in.target, o);
-      const TokenStatistics expected = plain(in.x, in.head, o.bias, in.target, o);
+      const TokenStatistics expected = plain_statistics(in.x, in.head, o.bias, in.target, o);
       const auto ours = list(found), theirs = list(expected);
       for (std::size_t k = 0; k < ours.size(); ++k) {
         EXPECT_EQ(ours[k].shape(), in.target.shape());
@@ -101,8 +102,8 @@ TEST(LinearLogProbs, AreTheDefinitionsForAnyChunk) {
 }
 
 TEST(LinearLogProbs, HaveTheGradientsOfTheDefinitions) {
-  const Inputs in;
-  for (const Case& c : kCases) {
+  const LogProbInputs in;
+  for (const LogProbCase& c : kLogProbCases) {
     for (const std::int64_t chunk : {0, 4}) {
       SCOPED_TRACE(std::string(c.name) + ", chunk " + std::to_string(chunk));
       std::vector<std::vector<Tensor>> gradients;
@@ -110,7 +111,7 @@ TEST(LinearLogProbs, HaveTheGradientsOfTheDefinitions) {
         const Tensor x = variable(in.x), head = variable(in.head), bias = variable(in.bias);
         const TokenStatisticsOptions o = options_of(c, everything(), bias, chunk);
         const TokenStatistics s =
-            ours ? linear_token_statistics(x, head, in.target, o) : plain(x, head, o.bias, in.target, o);
+            ours ? linear_token_statistics(x, head, in.target, o) : plain_statistics(x, head, o.bias, in.target, o);
         Tensor total = zeros({}, DType::f64);
         std::int64_t phase = 4;
         for (const Tensor& each : list(s)) total = total + sum(each * values(each.shape(), phase++));
@@ -126,7 +127,7 @@ TEST(LinearLogProbs, HaveTheGradientsOfTheDefinitions) {
 
 // From values that were computed before, and for the cotangents that there are.
 TEST(LinearLogProbs, HaveTheSameGradientsFromValuesOfAnEarlierPass) {
-  const Inputs in;
+  const LogProbInputs in;
   using Member = Tensor TokenStatistics::*;
   const std::vector<std::vector<Member>> chosen{
       {&TokenStatistics::log_probs},
@@ -134,12 +135,12 @@ TEST(LinearLogProbs, HaveTheSameGradientsFromValuesOfAnEarlierPass) {
       {&TokenStatistics::logsumexp, &TokenStatistics::mean_logits},
       {&TokenStatistics::log_probs, &TokenStatistics::entropy, &TokenStatistics::logsumexp,
        &TokenStatistics::log_sum_sq_probs, &TokenStatistics::mean_logits}};
-  for (const Case& c : kCases) {
+  for (const LogProbCase& c : kLogProbCases) {
     for (const auto& members : chosen) {
       SCOPED_TRACE(std::string(c.name) + ", statistics " + std::to_string(members.size()));
       const Tensor x = variable(in.x), head = variable(in.head), bias = variable(in.bias);
       const TokenStatisticsOptions o = options_of(c, everything(), bias, 4);
-      const TokenStatistics s = plain(x, head, o.bias, in.target, o);
+      const TokenStatistics s = plain_statistics(x, head, o.bias, in.target, o);
       TokenStatistics cotangents;
       Tensor total = zeros({}, DType::f64);
       std::int64_t phase = 4;
@@ -191,8 +192,8 @@ TEST(LinearLogProbs, HaveNoGradientWhereTheTargetIsIgnored) {
 }
 
 TEST(LinearLogProbs, HaveTheDerivativesOfTheDefinitionsInADirection) {
-  const Inputs in;
-  for (const Case& c : kCases) {
+  const LogProbInputs in;
+  for (const LogProbCase& c : kLogProbCases) {
     for (const std::int64_t chunk : {0, 4}) {
       SCOPED_TRACE(std::string(c.name) + ", chunk " + std::to_string(chunk));
       const StatisticsTangents v{values(in.x.shape(), 7), values(in.head.shape(), 8),
@@ -201,8 +202,8 @@ TEST(LinearLogProbs, HaveTheDerivativesOfTheDefinitionsInADirection) {
       const auto ours = list(linear_token_statistics_jvp(in.x, in.head, in.target, o, v));
       for (std::size_t k = 0; k < ours.size(); ++k) {
         const auto along = [&](const Tensor& step) {
-          return list(plain(in.x + step * v.x, in.head + step * v.head, c.bias ? in.bias + step * v.bias : Tensor{},
-                            in.target, o))[k];
+          return list(plain_statistics(in.x + step * v.x, in.head + step * v.head,
+                                       c.bias ? in.bias + step * v.bias : Tensor{}, in.target, o))[k];
         };
         expect_near(ours[k], jvp(along, zeros({}, DType::f64), ones({}, DType::f64)).second.to_vector(), 1e-11);
       }
@@ -219,7 +220,7 @@ TEST(LinearLogProbs, OfHalvesAreF32) {
   for (const double temperature : {1.0, 0.7}) {
     TokenStatisticsOptions o = everything();
     o.temperature = temperature;
-    const TokenStatistics exact = plain(cast(x, DType::f64), cast(head, DType::f64), {}, target, o);
+    const TokenStatistics exact = plain_statistics(cast(x, DType::f64), cast(head, DType::f64), {}, target, o);
     const TokenStatistics found = linear_token_statistics(x, head, target, o);
     const auto ours = list(found), theirs = list(exact);
     for (std::size_t k = 0; k < ours.size(); ++k) {
@@ -298,7 +299,7 @@ TEST(LinearLogProbs, NameWhatIsWrong) {
   const Tensor x = values({2, 3}, 1), head = values({4, 3}, 2), wrong = from_data(std::vector<std::int64_t>{0, 4}, {2});
   EXPECT_THROW_MESSAGE(linear_token_statistics(x, head, wrong).entropy.eval(),
                        "linear_log_probs: target must be a class of the head");
-  EXPECT_THROW_MESSAGE(linear_log_probs(x, head, wrong).eval(), "target[1] = 4 is outside [0, 4)");
+  EXPECT_THROW_MESSAGE(linear_log_probs(x, head, wrong).eval(), "linear_log_probs: target[1] = 4 is outside [0, 4)");
   EXPECT_THROW_MESSAGE(linear_log_probs(x, head, wrong, {.temperature = 0}), "temperature must be positive, got 0");
   const Tensor target = classes(2, 4), g = values({2}, 3);
   EXPECT_THROW_MESSAGE(linear_token_statistics_backward({.entropy = g}, {.logsumexp = g}, x, head, target),

@@ -16,11 +16,12 @@ using testing::expect_near;
 using testing::same_bits;
 using testing::values;
 
-constexpr std::int64_t kAnswers = 10, kTokens = 3, kWidth = 8, kClasses = 700;  // a pair has six rows
+constexpr std::int64_t kAnswers = 10, kTokens = 3, kHidden = 8, kVocabulary = 700;  // a pair has six rows
 
 // Everything a loss may need; x, head and bias first, then what else has gradients.
 struct Batch {
-  Tensor x = values({kAnswers, kTokens, kWidth}, 1), head = values({kClasses, kWidth}, 2), bias = values({kClasses}, 3);
+  Tensor x = values({kAnswers, kTokens, kHidden}, 1), head = values({kVocabulary, kHidden}, 2),
+         bias = values({kVocabulary}, 3);
   Tensor reference = values({kAnswers}, 4, 2) - 15, advantages = values({kAnswers}, 5);
   Tensor old = values({kAnswers, kTokens}, 6, 0.3) - 6.5, old_reference = values({kAnswers, kTokens}, 7, 0.3) - 6.5;
   std::vector<Tensor> inputs() const { return {x, head, bias, reference, advantages, old, old_reference}; }
@@ -28,13 +29,13 @@ struct Batch {
 
 // Some tokens do not count; of answer 2 either all do not, or all but one.
 Tensor targets(bool whole_answer_ignored) {
-  const Tensor at = arange(kAnswers * kTokens), y = classes(kAnswers * kTokens, kClasses);
+  const Tensor at = arange(kAnswers * kTokens), y = classes(kAnswers * kTokens, kVocabulary);
   Tensor dropped = remainder(at, 7) == 4;
   if (whole_answer_ignored) dropped = logical_or(dropped, logical_and(at >= 6, at < 9));
   return reshape(where(dropped, -100, y), {kAnswers, kTokens});
 }
 
-struct Loss {
+struct PreferenceLoss {
   const char* name;
   bool average;  // needs one token an answer that counts
   // For inputs in the order of Batch, through the head and from log-probabilities of tokens [A, T].
@@ -49,10 +50,10 @@ Tensor total(const Tensor& tokens) { return sum(tokens, -1); }
 Tensor average(const Tensor& tokens, const Tensor& kept) { return total(tokens) / sum(cast(kept, tokens.dtype()), -1); }
 Tensor good() { return remainder(arange(kAnswers), 3) == 1; }
 
-std::vector<Loss> losses() {
+std::vector<PreferenceLoss> preference_losses() {
   using In = std::vector<Tensor>;
   using Head = LinearLogProbOptions;
-  std::vector<Loss> all;
+  std::vector<PreferenceLoss> all;
   all.push_back({"dpo", false,
                  [](const In& in, const Tensor& y, const Head& h, Reduction r) {
                    return linear_dpo_loss(in[0], in[1], y, in[3], {.beta = 0.7, .label_smoothing = 0.1, .reduction = r},
@@ -190,13 +191,13 @@ std::vector<Tensor> results(const std::vector<Tensor>& at, const Head& head, std
   return out;
 }
 
-std::vector<Tensor> fused(const Loss& l, const std::vector<Tensor>& at, const Tensor& target, const Head& head,
-                          std::int64_t chunk, Reduction reduction = Reduction::mean) {
+std::vector<Tensor> fused(const PreferenceLoss& l, const std::vector<Tensor>& at, const Tensor& target,
+                          const Head& head, std::int64_t chunk, Reduction reduction = Reduction::mean) {
   return results(at, head, chunk, [&](const auto& in, const auto& h) { return l.fused(in, target, h, reduction); });
 }
 
-std::vector<Tensor> plain(const Loss& l, const std::vector<Tensor>& at, const Tensor& target, const Head& head,
-                          Reduction reduction = Reduction::mean) {
+std::vector<Tensor> plain_preference(const PreferenceLoss& l, const std::vector<Tensor>& at, const Tensor& target,
+                                     const Head& head, Reduction reduction = Reduction::mean) {
   return results(at, head, 0, [&](const auto& in, const auto& h) {
     return l.plain(in, token_log_probs(in, target, h), target != -100, reduction);
   });
@@ -205,11 +206,11 @@ std::vector<Tensor> plain(const Loss& l, const std::vector<Tensor>& at, const Te
 // Chunks of one row; less than a pair or an answer; a pair; two pairs, which do not divide five; all.
 TEST(LinearPreference, IsTheLossOfLogitsForEveryChunkAndReduction) {
   const std::vector<Tensor> in = Batch().inputs();
-  for (const Loss& l : losses()) {
+  for (const PreferenceLoss& l : preference_losses()) {
     const Tensor target = targets(!l.average);
     for (const Head& head : kHeads) {
       for (Reduction reduction : {Reduction::mean, Reduction::sum, Reduction::none}) {
-        const std::vector<Tensor> expected = plain(l, in, target, head, reduction);
+        const std::vector<Tensor> expected = plain_preference(l, in, target, head, reduction);
         for (std::int64_t chunk : {0, 1, 2, 4, 6, 13, 100}) {
           SCOPED_TRACE(std::string(l.name) + ", " + head.name + ", chunk " + std::to_string(chunk));
           const std::vector<Tensor> got = fused(l, in, target, head, chunk, reduction);
@@ -224,7 +225,7 @@ TEST(LinearPreference, IsTheLossOfLogitsForEveryChunkAndReduction) {
 }
 
 TEST(LinearPreference, HalvesAreComputedInSingleAndRoundedOnce) {
-  for (const Loss& l : losses()) {
+  for (const PreferenceLoss& l : preference_losses()) {
     const Tensor target = targets(!l.average);
     for (const auto& [dtype, instructions] : testing::kRoundings) {
       const testing::Bf16Instructions scope(instructions);
@@ -234,7 +235,7 @@ TEST(LinearPreference, HalvesAreComputedInSingleAndRoundedOnce) {
         wide.push_back(cast(t, DType::f64));
       }
       const Head head{"bias", true, 0, 1};
-      const std::vector<Tensor> exact = plain(l, wide, target, head);
+      const std::vector<Tensor> exact = plain_preference(l, wide, target, head);
       for (std::int64_t chunk : {0, 4, 13}) {
         SCOPED_TRACE(std::string(l.name) + ", " + std::string(name(dtype)) + ", chunk " + std::to_string(chunk));
         testing::expect_rounded_once(fused(l, in, target, head, chunk), exact, dtype, 1e-5);
@@ -255,7 +256,7 @@ TEST(LinearPreference, SecondDerivativesAreThoseOfTheLossOfLogits) {
       return sum_of;
     }))(in);
   };
-  for (const Loss& l : losses()) {
+  for (const PreferenceLoss& l : preference_losses()) {
     SCOPED_TRACE(l.name);
     const Tensor target = targets(!l.average);
     const auto head = [](const std::vector<Tensor>& at) { return LinearLogProbOptions{.bias = at[2], .chunk = 13}; };
@@ -271,7 +272,7 @@ TEST(LinearPreference, SecondDerivativesAreThoseOfTheLossOfLogits) {
 TEST(LinearPreference, OnlyWhatIsAskedForIsComputed) {
   const Batch b;
   const Tensor target = targets(true);
-  const Loss dpo = losses()[0];
+  const PreferenceLoss dpo = preference_losses()[0];
   const std::vector<Tensor> all = fused(dpo, b.inputs(), target, kHeads[1], 13);
   for (std::size_t asked = 0; asked < 4; ++asked) {
     std::vector<Tensor> in = b.inputs();
@@ -292,7 +293,7 @@ std::size_t calls_in(const std::string& text) {
 }
 
 TEST(LinearPreference, ValueAndGradientsTogetherAreOneCall) {
-  for (const Loss& l : losses()) {
+  for (const PreferenceLoss& l : preference_losses()) {
     SCOPED_TRACE(l.name);
     std::vector<Tensor> in = Batch().inputs();
     in[0] = variable(in[0]);
@@ -309,7 +310,7 @@ TEST(LinearPreference, ValueAndGradientsTogetherAreOneCall) {
 TEST(LinearPreference, TheValueMayComeFirstAlongWithOrAfterItsGradient) {
   const Batch b;
   const Tensor target = targets(true);
-  const Loss dpo = losses()[0];
+  const PreferenceLoss dpo = preference_losses()[0];
   const auto run = [&](bool value_first) {
     std::vector<Tensor> in = b.inputs();
     in[0] = variable(in[0]);
@@ -342,7 +343,7 @@ TEST(LinearPreference, ACheckpointedLossHasTheSameGradient) {
 TEST(LinearPreference, ALossOfTheLossTakesItsValueFirst) {
   const std::vector<Tensor> in = Batch().inputs();
   const Tensor target = targets(true);
-  const Loss dpo = losses()[0];
+  const PreferenceLoss dpo = preference_losses()[0];
   const auto square_of = [&](const auto& f) {
     return results(in, kHeads[0], 13, [&](const auto& at, const auto& h) { return square(f(at, h)); });
   };
@@ -367,7 +368,7 @@ TEST(LinearPreference, DifferentLossesOfTheSameInputsStayApart) {
 }
 
 TEST(LinearPreference, BitsDoNotDependOnThreads) {
-  for (const Loss& l : losses()) {
+  for (const PreferenceLoss& l : preference_losses()) {
     const Tensor target = targets(!l.average);
     for (DType dtype : {DType::f64, DType::f32, DType::bf16}) {
       for (std::int64_t chunk : {4, 13}) {
@@ -455,7 +456,7 @@ TEST(LinearPreference, NamesWhatIsWrong) {
                        "batchmean");
   EXPECT_THROW_MESSAGE(linear_kto_loss(x, b.head, target, b.reference, good(), {.kl = values({2})}),
                        "kl must be one number");
-  const Tensor outside = linear_cpo_loss(x, b.head, where(target == 5, kClasses, target));
+  const Tensor outside = linear_cpo_loss(x, b.head, where(target == 5, kVocabulary, target));
   const Tensor g = backward(outside)[x];
   EXPECT_THROW_MESSAGE(g.eval(), "= 700 is outside [0, 700)");
 }

@@ -9,6 +9,7 @@
 
 #include "ebb/ebb.h"
 #include "expect_error.h"
+#include "golden_file.h"
 #include "scratch_folder.h"
 
 namespace ebb {
@@ -19,10 +20,8 @@ using models::Llama;
 using models::LlamaConfig;
 using nlohmann::json;
 
-std::string golden(const std::string& name) { return (fs::path(__FILE__).parent_path() / "golden" / name).string(); }
-
 json facts_of(const std::string& name) {
-  std::ifstream file(golden(name + ".json"));
+  std::ifstream file(testing::golden_file(name + ".json"));
   return json::parse(file);
 }
 
@@ -54,12 +53,12 @@ LlamaConfig tiny() {
           .max_position_embeddings = 32};
 }
 
-class GoldenLlama : public testing::TestWithParam<const char*> {};
+class GoldenLlama : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(GoldenLlama, LossAndGradientsAreThoseOfTransformers) {
   const json facts = facts_of(GetParam());
   const Sample s(facts);
-  Llama llama = models::load_llama(golden(GetParam()));
+  Llama llama = models::load_llama(testing::golden_file(GetParam()));
   const Tensor loss = llama.loss(s.tokens, s.next);
   EXPECT_NEAR(loss.item() / facts["loss"].get<double>(), 1, 1e-6);
   const Gradients gradients = backward(loss);
@@ -75,14 +74,14 @@ TEST_P(GoldenLlama, LossAndGradientsAreThoseOfTransformers) {
 TEST_P(GoldenLlama, LossInHalfPrecisionIsClose) {
   const json facts = facts_of(GetParam());
   const Sample s(facts);
-  const Llama half = cast_parameters(models::load_llama(golden(GetParam())), DType::bf16);
+  const Llama half = cast_parameters(models::load_llama(testing::golden_file(GetParam())), DType::bf16);
   EXPECT_NEAR(half.loss(s.tokens, s.next).item() / facts["loss_bf16"].get<double>(), 1, 1e-3);
 }
 
 TEST_P(GoldenLlama, TwentyStepsOfAdamWGoTheSameWay) {
   const json facts = facts_of(GetParam());
   const Sample s(facts);
-  Llama llama = models::load_llama(golden(GetParam()));
+  Llama llama = models::load_llama(testing::golden_file(GetParam()));
   AdamW adamw({.lr = 1e-2, .weight_decay = 0.1, .decays = decay_matrices});
   for (const json& expected : facts["curve"]) {
     const Tensor loss = llama.loss(s.tokens, s.next);
@@ -93,7 +92,7 @@ TEST_P(GoldenLlama, TwentyStepsOfAdamWGoTheSameWay) {
 
 TEST_P(GoldenLlama, ComesBackFromItsOwnFolder) {
   const Sample s(facts_of(GetParam()));
-  const Llama before = models::load_llama(golden(GetParam()));
+  const Llama before = models::load_llama(testing::golden_file(GetParam()));
   for (const std::int64_t shard : {std::int64_t{1} << 30, std::int64_t{6000}}) {
     const ScratchFolder folder;
     models::save_llama(folder / "out", before, {.shard_bytes = shard});
@@ -103,7 +102,7 @@ TEST_P(GoldenLlama, ComesBackFromItsOwnFolder) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Llama, GoldenLlama, testing::Values("untied", "tied_grouped", "shards"),
+INSTANTIATE_TEST_SUITE_P(Llama, GoldenLlama, ::testing::Values("untied", "tied_grouped", "shards"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(Llama, SequencesOfAPackedRowAreComputedOneByOne) {

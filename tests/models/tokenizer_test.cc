@@ -8,6 +8,7 @@
 
 #include "data/pre_tokens.h"
 #include "expect_error.h"
+#include "golden_file.h"
 #include "scratch_folder.h"
 
 namespace ebb {
@@ -16,14 +17,10 @@ namespace {
 using nlohmann::json;
 using Words = std::vector<std::string_view>;
 
-std::string golden(const std::string& name) {
-  return (std::filesystem::path(__FILE__).parent_path() / "golden" / name).string();
-}
-
 TEST(Tokenizer, EncodesAndDecodesAsHuggingFaceDoes) {
-  const json all = json::parse(read_whole(golden("tokenized.json")));
+  const json all = json::parse(read_whole(testing::golden_file("tokenized.json")));
   for (const std::string kind : {"gpt2", "llama3"}) {
-    const Tokenizer tokenizer = Tokenizer::load(golden("tokenizer_" + kind + ".json"));
+    const Tokenizer tokenizer = Tokenizer::load(testing::golden_file("tokenizer_" + kind + ".json"));
     EXPECT_EQ(tokenizer.tokens(), 300);
     for (std::size_t k = 0; k < all["texts"].size(); ++k) {
       const auto text = all["texts"][k].get<std::string>();
@@ -44,16 +41,16 @@ TEST(Tokenizer, BytesThatAreNotUtf8ComeBack) {
   for (int b = 0; b < 256; ++b) bytes += static_cast<char>(b);
   bytes += "\xE4\xBD\xF0\x9F\x8C \xC0\xAF\xED\xA0\x80 end\xE4";
   for (const char* kind : {"tokenizer_gpt2.json", "tokenizer_llama3.json"}) {
-    const Tokenizer tokenizer = Tokenizer::load(golden(kind));
+    const Tokenizer tokenizer = Tokenizer::load(testing::golden_file(kind));
     EXPECT_EQ(tokenizer.decode(tokenizer.encode(bytes)), bytes);
   }
 }
 
 TEST(Tokenizer, SavesTheFileItWasReadFrom) {
   const ScratchFolder folder;
-  const Tokenizer tokenizer = Tokenizer::load(golden("tokenizer_llama3.json"));
+  const Tokenizer tokenizer = Tokenizer::load(testing::golden_file("tokenizer_llama3.json"));
   tokenizer.save(folder / "tokenizer.json");
-  EXPECT_EQ(read_whole(folder / "tokenizer.json"), read_whole(golden("tokenizer_llama3.json")));
+  EXPECT_EQ(read_whole(folder / "tokenizer.json"), read_whole(testing::golden_file("tokenizer_llama3.json")));
   EXPECT_EQ(Tokenizer::load(folder.path()).encode("the tide"), tokenizer.encode("the tide"));
 }
 
@@ -70,7 +67,7 @@ TEST(PreTokens, AreTheMatchesOfTheirPatterns) {
 }
 
 TEST(Tokenizer, NeedsOnlyWhatItUses) {
-  json all = json::parse(read_whole(golden("tokenizer_gpt2.json")));
+  json all = json::parse(read_whole(testing::golden_file("tokenizer_gpt2.json")));
   const std::vector<std::int64_t> expected = Tokenizer::from_json(all.dump(), "t.json").encode("the tide");
   for (const char* name : {"normalizer", "decoder", "post_processor", "added_tokens"}) all.erase(name);
   EXPECT_EQ(Tokenizer::from_json(all.dump(), "t.json").encode("the tide"), expected);
@@ -78,7 +75,7 @@ TEST(Tokenizer, NeedsOnlyWhatItUses) {
 
 // One sentence for everything that another kind of tokenizer has.
 TEST(Tokenizer, NamesWhatIsNotSupported) {
-  const json whole = json::parse(read_whole(golden("tokenizer_gpt2.json")));
+  const json whole = json::parse(read_whole(testing::golden_file("tokenizer_gpt2.json")));
   const auto changed = [&](const char* pointer, const json& value) {
     json other = whole;
     other[json::json_pointer(pointer)] = value;

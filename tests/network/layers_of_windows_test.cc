@@ -7,20 +7,14 @@
 #include "ebb/ebb.h"
 #include "ebb/gradcheck.h"
 #include "expect_error.h"
+#include "network/compare.h"
 
 // Properties of convolutions and pools that the op table does not have: one axis, names of paddings, bias, errors.
 namespace ebb {
 namespace {
 
-Tensor values(const Shape& shape, unsigned seed, DType dtype = DType::f64) {
-  manual_seed(seed);
-  return randn(shape, dtype).eval();
-}
-void expect_close(const Tensor& a, const Tensor& b, double tolerance = 1e-12) {
-  ASSERT_EQ(a.shape(), b.shape());
-  const std::vector<double> x = cast(a, DType::f64).to_vector(), y = cast(b, DType::f64).to_vector();
-  for (std::size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(x[i], y[i], tolerance) << "element " << i;
-}
+using testing::expect_close;
+using testing::values;
 
 TEST(Convolution, OfOneAxisIsThatOfTwoWithOneRow) {
   const Tensor x = values({2, 4, 11}, 1), w = values({6, 2, 3}, 2), b = values({6}, 3);

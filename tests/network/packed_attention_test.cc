@@ -33,7 +33,7 @@ std::vector<Tensor> all_of(const Tensor& q, const Tensor& k, const Tensor& v, co
   return {o, all[x], all[y], all[z]};
 }
 
-void expect_close(const std::vector<Tensor>& wanted, const std::vector<Tensor>& found, double tolerance) {
+void expect_close_results(const std::vector<Tensor>& wanted, const std::vector<Tensor>& found, double tolerance) {
   for (std::size_t r = 0; r < wanted.size(); ++r) {
     ASSERT_EQ(wanted[r].shape(), found[r].shape());
     const auto a = wanted[r].to_vector<double>(), b = found[r].to_vector<double>();
@@ -63,8 +63,9 @@ TEST(PackedAttention, IsThatOfAMaskOfBlocks) {
       const auto drawn = [&](std::int64_t heads) { return cast(randn({batch, heads, length, 16}), dtype).eval(); };
       const Tensor q = drawn(4), k = drawn(2), v = drawn(2), g = drawn(4);
       for (const bool causal : {false, true}) {
-        expect_close(all_of(q, k, v, g, {.mask = blocks, .causal = causal}),
-                     all_of(q, k, v, g, {.causal = causal, .documents = ids}), dtype == DType::f32 ? 1e-5 : 2e-2);
+        expect_close_results(all_of(q, k, v, g, {.mask = blocks, .causal = causal}),
+                             all_of(q, k, v, g, {.causal = causal, .documents = ids}),
+                             dtype == DType::f32 ? 1e-5 : 2e-2);
       }
     }
   }
@@ -81,7 +82,8 @@ TEST(PackedAttention, IsThatOfEachDocumentAlone) {
     std::int64_t at = 0;
     for (const std::int64_t n : lengths) {
       const auto part = [&](const Tensor& x) { return narrow(x, 2, at, n); };
-      expect_close({scaled_dot_product_attention(part(q), part(k), part(v), {.causal = causal})}, {part(packed)}, 1e-5);
+      expect_close_results({scaled_dot_product_attention(part(q), part(k), part(v), {.causal = causal})},
+                           {part(packed)}, 1e-5);
       at += n;
     }
   }
@@ -92,12 +94,12 @@ TEST(PackedAttention, HasAMaskSecondDerivativesAndDropout) {
   const Tensor ids = documents_of({{3, 4}, {5, 2}}), mask = randn({7, 7});
   const Tensor q = randn({2, 1, 7, 4}), k = randn({2, 1, 7, 4}), v = randn({2, 1, 7, 4});
   const Tensor blocks = where(unsqueeze(unsqueeze(ids, 2) == unsqueeze(ids, 1), 1), mask, -1e30);
-  expect_close({scaled_dot_product_attention(q, k, v, {.mask = blocks})},
-               {scaled_dot_product_attention(q, k, v, {.mask = mask, .documents = ids})}, 1e-5);
+  expect_close_results({scaled_dot_product_attention(q, k, v, {.mask = blocks})},
+                       {scaled_dot_product_attention(q, k, v, {.mask = mask, .documents = ids})}, 1e-5);
   const auto product = [&](const AttentionOptions& o) {
     return hvp([&](const Tensor& x) { return sum(square(scaled_dot_product_attention(x, k, v, o))); }, q, v);
   };
-  expect_close({product({.mask = blocks})}, {product({.mask = mask, .documents = ids})}, 1e-4);
+  expect_close_results({product({.mask = blocks})}, {product({.mask = mask, .documents = ids})}, 1e-4);
   const Tensor dropped = scaled_dot_product_attention(q, k, ones_like(v), {.dropout = 0.5, .documents = ids});
   for (const double x : dropped.to_vector<double>()) EXPECT_GE(x, 0);
 }

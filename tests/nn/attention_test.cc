@@ -16,8 +16,8 @@ namespace ebb {
 namespace {
 
 using namespace nn;
+using testing::f64;
 using testing::follow;
-constexpr DType f64 = DType::f64;
 
 TEST(AttentionLayer, GivesTheGoldenValues) {
   follow("attention", MultiheadAttention(8, 2, {.dtype = f64}), {2, 5, 8});

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ebb/nn/parameters.h"
 #include "ebb/ops.h"
@@ -13,6 +14,14 @@
 // Holds a layer against golden/layers.txt: output, gradient of the input and of the first parameter, with parameters
 // and inputs that are formulas.
 namespace ebb::testing {
+
+inline constexpr DType f64 = DType::f64;
+
+inline std::vector<std::string> names(const Parameters& all) {
+  std::vector<std::string> out;
+  for (const Parameter& p : all) out.push_back(p.name);
+  return out;
+}
 
 inline Tensor waves(const Shape& shape, double phase, double scale = 0.5) {
   return sin(reshape(arange(0, shape.numel(), 1, DType::f64), shape) * 12.9898 + phase) * scale;

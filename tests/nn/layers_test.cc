@@ -17,8 +17,9 @@ namespace {
 
 using namespace nn;
 
+using testing::f64;
 using testing::follow;
-constexpr DType f64 = DType::f64;
+using testing::names;
 
 TEST(Layers, GiveTheGoldenValues) {
   follow("linear", Linear(5, 3, {.dtype = f64}), {2, 4, 5});
@@ -62,12 +63,6 @@ struct Model {
     return (*head)(h);
   }
 };
-
-std::vector<std::string> names(const Parameters& all) {
-  std::vector<std::string> out;
-  for (const Parameter& p : all) out.push_back(p.name);
-  return out;
-}
 
 TEST(Models, NameTheirParameters) {
   Model m;

@@ -18,15 +18,10 @@ namespace {
 
 using namespace nn;
 using testing::expect_close;
+using testing::f64;
 using testing::follow;
+using testing::names;
 using testing::waves;
-constexpr DType f64 = DType::f64;
-
-std::vector<std::string> names(const Parameters& all) {
-  std::vector<std::string> out;
-  for (const Parameter& p : all) out.push_back(p.name);
-  return out;
-}
 
 TEST(ChannelNormLayers, GiveTheGoldenValues) {
   follow("batch_norm", BatchNorm(3, {.dtype = f64}), {4, 3});

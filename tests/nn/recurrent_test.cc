@@ -11,9 +11,9 @@ namespace ebb {
 namespace {
 
 using namespace nn;
+using testing::f64;
 using testing::follow;
 using testing::waves;
-constexpr DType f64 = DType::f64;
 
 TEST(Recurrent, GiveTheGoldenValues) {
   const auto output = [](auto& m, const Tensor& x) { return m(x).output; };

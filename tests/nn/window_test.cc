@@ -13,8 +13,8 @@ namespace ebb {
 namespace {
 
 using namespace nn;
+using testing::f64;
 using testing::follow;
-constexpr DType f64 = DType::f64;
 
 TEST(Convolutions, GiveTheGoldenValues) {
   follow("conv2d", Conv2d(4, 6, {3, 2}, {.stride = 2, .padding = 1, .groups = 2, .dtype = f64}), {2, 4, 5, 6});

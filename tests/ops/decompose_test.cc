@@ -11,59 +11,59 @@ namespace ebb {
 namespace {
 
 // sin of a square: a plain wave would make matrices of rank 2.
-Tensor numbers(const Shape& shape) {
+Tensor full_rank_numbers(const Shape& shape) {
   return reshape(sin(square(arange(0, shape.numel(), 1, DType::f64) + 1.3) * 0.7), shape).eval();
 }
 Tensor T(const Tensor& x) { return transpose(x, -2, -1); }
 void expect_close(const Tensor& a, const Tensor& b) { EXPECT_TRUE(allclose(a, b, {.rtol = 1e-10, .atol = 1e-11})); }
-void expect_gradients(const Function& f, const Tensor& x) {
+void expect_decomposed_gradients(const Function& f, const Tensor& x) {
   require_gradients(f, x);
   require_second_gradients(f, x, {.rtol = 1e-5, .atol = 1e-6});
 }
 
 TEST(Slogdet, SignAndLogarithmOfEveryDeterminant) {
-  const Tensor a = numbers({3, 4, 4});
+  const Tensor a = full_rank_numbers({3, 4, 4});
   const auto [s, l] = slogdet(a);
   expect_close(s * exp(l), det(a));
   expect_values(slogdet(1e200 * eye(3, {}, DType::f64)).second, {3 * std::log(1e200)});
   const auto [zero, infinite] = slogdet(ones({2, 2}, DType::f64));
   expect_values(zero, {0});
   expect_values(infinite, {-kInf});
-  expect_gradients([](const Tensor& x) { return slogdet(x).second; }, a);
+  expect_decomposed_gradients([](const Tensor& x) { return slogdet(x).second; }, a);
 }
 
 TEST(Eigh, RebuildsItsMatrix) {
-  const Tensor x = numbers({2, 4, 4}), a = x + T(x);
+  const Tensor x = full_rank_numbers({2, 4, 4}), a = x + T(x);
   const auto [w, v] = eigh(a);
   expect_close(matmul(v * unsqueeze(w, -2), T(v)), a);
   expect_close(matmul(T(v), v), expand(eye(4, {}, DType::f64), {2, 4, 4}));
-  expect_gradients([](const Tensor& x) { return eigh(x + T(x)).first; }, x);
+  expect_decomposed_gradients([](const Tensor& x) { return eigh(x + T(x)).first; }, x);
   // A function of V that does not depend on its signs.
-  expect_gradients([](const Tensor& x) { return square(eigh(x + T(x)).second); }, numbers({3, 3}));
-  EXPECT_THROW_MESSAGE(eigh(numbers({2, 3})), "eigh: needs square matrices");
+  expect_decomposed_gradients([](const Tensor& x) { return square(eigh(x + T(x)).second); }, full_rank_numbers({3, 3}));
+  EXPECT_THROW_MESSAGE(eigh(full_rank_numbers({2, 3})), "eigh: needs square matrices");
 }
 
 TEST(Qr, RebuildsItsMatrix) {
   for (const Shape& shape : {Shape{2, 4, 3}, Shape{3, 3}, Shape{2, 5}}) {
-    const Tensor a = numbers(shape);
+    const Tensor a = full_rank_numbers(shape);
     const auto [q, r] = qr(a);
     const std::int64_t k = std::min(a.size(-1), a.size(-2));
     expect_close(matmul(q, r), a);
     expect_close(r, triu(r));
     expect_close(matmul(T(q), q),
                  expand(eye(k, {}, DType::f64), shape.with(shape.rank() - 2, k).with(shape.rank() - 1, k)));
-    expect_gradients([](const Tensor& x) { return qr(x).first; }, a);
-    expect_gradients([](const Tensor& x) { return qr(x).second; }, a);
+    expect_decomposed_gradients([](const Tensor& x) { return qr(x).first; }, a);
+    expect_decomposed_gradients([](const Tensor& x) { return qr(x).second; }, a);
   }
 }
 
 TEST(Svd, RebuildsItsMatrix) {
   for (const Shape& shape : {Shape{2, 4, 3}, Shape{3, 3}, Shape{2, 5}}) {
-    const Tensor a = numbers(shape);
+    const Tensor a = full_rank_numbers(shape);
     const auto [u, s, vt] = svd(a);
     expect_close(matmul(u * unsqueeze(s, -2), vt), a);
     EXPECT_TRUE(all(s >= 0).item<bool>());
-    expect_gradients([](const Tensor& x) { return std::get<1>(svd(x)); }, a);
+    expect_decomposed_gradients([](const Tensor& x) { return std::get<1>(svd(x)); }, a);
     require_gradients(
         [](const Tensor& x) {
           const auto [u, s, vt] = svd(x);
@@ -75,22 +75,22 @@ TEST(Svd, RebuildsItsMatrix) {
 
 TEST(Pinv, SolvesInTheSenseOfLeastSquares) {
   for (const Shape& shape : {Shape{2, 4, 3}, Shape{3, 3}, Shape{2, 5}}) {
-    const Tensor a = numbers(shape), p = pinv(a);
+    const Tensor a = full_rank_numbers(shape), p = pinv(a);
     expect_close(matmul(matmul(a, p), a), a);
     expect_close(matmul(matmul(p, a), p), p);
-    expect_gradients([](const Tensor& x) { return pinv(x); }, a);
+    expect_decomposed_gradients([](const Tensor& x) { return pinv(x); }, a);
   }
-  const Tensor a = numbers({5, 2}), b = numbers({5});
+  const Tensor a = full_rank_numbers({5, 2}), b = full_rank_numbers({5});
   expect_close(lstsq(a, b), solve(matmul(t(a), a), matmul(t(a), b)));
   expect_values(pinv(zeros({2, 3}, DType::f64)), {0, 0, 0, 0, 0, 0});
-  EXPECT_THROW_MESSAGE(lstsq(a, numbers({4})), "do not fit");
+  EXPECT_THROW_MESSAGE(lstsq(a, full_rank_numbers({4})), "do not fit");
 }
 
 // LAPACK goes round for ever on some of them.
 TEST(Decompositions, RefuseMatricesThatAreNotFinite) {
   for (const double bad : {kInf, -kInf, kNaN}) {
     for (std::size_t at = 0; at < 12; ++at) {
-      std::vector<double> in = numbers({2, 3, 4}).to_vector<double>();
+      std::vector<double> in = full_rank_numbers({2, 3, 4}).to_vector<double>();
       in[12 + at] = bad;
       const Tensor a = from_data(in, {2, 3, 4});
       EXPECT_THROW_MESSAGE(svd(a), "svd: matrix 1 of shape [2, 3, 4] has NaNs or infinities");

@@ -14,34 +14,34 @@
 namespace ebb {
 namespace {
 
-Tensor numbers(const Shape& shape, double offset = 0) {
+Tensor point_numbers(const Shape& shape, double offset = 0) {
   return reshape(sin(arange(0, shape.numel(), 1, DType::f64) * 1.3 + 0.4 + offset), shape).eval();
 }
 
-void expect_gradients(const FunctionOfMany& f, const std::vector<Tensor>& inputs) {
+void expect_distance_gradients(const FunctionOfMany& f, const std::vector<Tensor>& inputs) {
   require_gradients(f, inputs);
   require_second_gradients(f, inputs);
 }
 
 TEST(Cdist, IsTheNormOfEveryDifference) {
-  const Tensor a = numbers({2, 3}), b = numbers({4, 3}, 1);
+  const Tensor a = point_numbers({2, 3}), b = point_numbers({4, 3}, 1);
   for (const double p : {0.0, 1.0, 1.5, 2.0, 3.0, kInf}) {
     const Tensor d = cdist(a, b, p);
     for (int i = 0; i < 2; ++i)
       for (int j = 0; j < 4; ++j) EXPECT_NEAR(d[i][j].item<double>(), norm(a[i] - b[j], p).item<double>(), 1e-14);
-    expect_gradients([p](const std::vector<Tensor>& v) { return cdist(v[0], v[1], p); }, {a, b});
+    expect_distance_gradients([p](const std::vector<Tensor>& v) { return cdist(v[0], v[1], p); }, {a, b});
   }
 }
 
 TEST(Cdist, OfBatchesThatBroadcast) {
-  const Tensor a = numbers({3, 1, 5, 4}), b = numbers({2, 7, 4}, 1);
+  const Tensor a = point_numbers({3, 1, 5, 4}), b = point_numbers({2, 7, 4}, 1);
   for (const double p : {1.0, 2.0, kInf}) {
     const Tensor d = cdist(a, b, p);
     ASSERT_EQ(d.shape(), Shape({3, 2, 5, 7}));
     for (int i = 0; i < 3; ++i)
       for (int j = 0; j < 2; ++j) EXPECT_TRUE(allclose(d[i][j], cdist(a[i][0], b[j], p), {.rtol = 1e-14, .atol = 0}));
-    expect_gradients([p](const std::vector<Tensor>& v) { return cdist(v[0], v[1], p); },
-                     {numbers({2, 1, 2, 3}), numbers({2, 3, 3}, 1)});
+    expect_distance_gradients([p](const std::vector<Tensor>& v) { return cdist(v[0], v[1], p); },
+                              {point_numbers({2, 1, 2, 3}), point_numbers({2, 3, 3}, 1)});
   }
   EXPECT_THROW_MESSAGE(cdist(ones({2, 3, 4}), ones({3, 3, 4})), "cdist");
   EXPECT_THROW_MESSAGE(cdist(ones({3, 4}), ones({3, 5})),
@@ -53,8 +53,8 @@ TEST(Cdist, OfF32HasTheDigitsOfF32) {
   for (const double p : {1.0, 2.0}) {
     for (const double offset : {0.0, 1000.0}) {
       for (const Shape& shape : {Shape{7, 3}, Shape{2, 30, 40}, Shape{67, 17}}) {
-        const Tensor a = cast(numbers(shape) + offset, DType::f32).eval(),
-                     b = cast(numbers(shape, 1) + offset, DType::f32).eval();
+        const Tensor a = cast(point_numbers(shape) + offset, DType::f32).eval(),
+                     b = cast(point_numbers(shape, 1) + offset, DType::f32).eval();
         const Tensor want = cdist(cast(a, DType::f64), cast(b, DType::f64), p);
         EXPECT_TRUE(allclose(cast(cdist(a, b, p), DType::f64), want, {.rtol = 1e-6, .atol = 0})) << offset;
         const Tensor w = sin(arange(0, want.numel(), 1, DType::f64));
@@ -72,7 +72,7 @@ TEST(Cdist, OfF32HasTheDigitsOfF32) {
 TEST(Cdist, EqualRowsHaveDistanceZeroWithSlopeZero) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
     for (const double p : {1.0, 2.0}) {
-      const Tensor a = cast(numbers({5, 33}) + 10, dtype).eval();
+      const Tensor a = cast(point_numbers({5, 33}) + 10, dtype).eval();
       const Tensor d = cdist(a, a, p);
       for (int i = 0; i < 5; ++i) EXPECT_EQ(d[i][i].item<double>(), 0);
       const Tensor slope = grad([&](const Tensor& x) { return sum(diagonal(cdist(x, a, p))); })(a);
@@ -113,7 +113,8 @@ TEST(Distances, OfNumbersWhoseSquaresOverflowOrVanish) {
 }
 
 TEST(Cdist, OfTransposedAndEmptyRows) {
-  const Tensor a = cast(numbers({5, 70}), DType::f32).eval(), b = cast(numbers({5, 9}, 1), DType::f32).eval();
+  const Tensor a = cast(point_numbers({5, 70}), DType::f32).eval(),
+               b = cast(point_numbers({5, 9}, 1), DType::f32).eval();
   for (const double p : {1.0, 2.0}) {
     EXPECT_TRUE(allclose(cdist(t(a), t(b), p), cdist(t(a).contiguous(), t(b).contiguous(), p), {.rtol = 0, .atol = 0}));
     EXPECT_EQ(cdist(ones({0, 3}), ones({4, 3}), p).shape(), Shape({0, 4}));
@@ -126,7 +127,7 @@ TEST(Cdist, OfTransposedAndEmptyRows) {
 
 TEST(Cdist, OfHalvesAndIntegersIsThatOfF32Rounded) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
-    const Tensor a = cast(numbers({5, 9}), dtype).eval(), b = cast(numbers({6, 9}, 1), dtype).eval();
+    const Tensor a = cast(point_numbers({5, 9}), dtype).eval(), b = cast(point_numbers({6, 9}, 1), dtype).eval();
     const Tensor want = cast(cdist(cast(a, DType::f32), cast(b, DType::f32)), dtype);
     ASSERT_EQ(cdist(a, b).dtype(), dtype);
     EXPECT_TRUE(allclose(cast(cdist(a, b), DType::f32), cast(want, DType::f32), {.rtol = 0, .atol = 0}));
@@ -139,7 +140,7 @@ TEST(Pdist, IsTheUpperTriangleOfCdist) {
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
     for (const double p : {0.0, 1.0, 1.5, 2.0, kInf}) {
       for (const std::int64_t n : {0, 1, 2, 5, 70, 131}) {
-        const Tensor x = cast(numbers({n, 7}), dtype).eval(), all = cdist(x, x, p), pairs = pdist(x, p);
+        const Tensor x = cast(point_numbers({n, 7}), dtype).eval(), all = cdist(x, x, p), pairs = pdist(x, p);
         ASSERT_EQ(pairs.shape(), Shape({n * (n - 1) / 2}));
         ASSERT_EQ(pairs.dtype(), dtype);
         const std::vector<double> whole = cast(all, DType::f64).to_vector<double>();
@@ -155,9 +156,9 @@ TEST(Pdist, IsTheUpperTriangleOfCdist) {
 
 TEST(Pdist, HasGradientsAndSecondGradients) {
   for (const double p : {0.0, 1.0, 1.5, 2.0, kInf})
-    expect_gradients([p](const std::vector<Tensor>& v) { return pdist(v[0], p); }, {numbers({4, 3})});
+    expect_distance_gradients([p](const std::vector<Tensor>& v) { return pdist(v[0], p); }, {point_numbers({4, 3})});
   // Many rows, against cdist: every pair counts once.
-  const Tensor x = numbers({131, 5});
+  const Tensor x = point_numbers({131, 5});
   const Tensor of_pairs = grad([](const Tensor& v) { return sum(square(pdist(v)) + pdist(v)); })(x);
   const Tensor of_all = grad([](const Tensor& v) { return sum(square(cdist(v, v)) + cdist(v, v)) / 2; })(x);
   EXPECT_TRUE(allclose(of_pairs, of_all, {.rtol = 1e-12, .atol = 1e-12}));
@@ -170,7 +171,7 @@ TEST(Pdist, RefusesWhatIsNotAMatrix) {
 
 // Operands that are on no device when they are called end up wherever the result is used.
 TEST(Cdist, OfNumbersOnNoDevice) {
-  const Tensor x = reshape(arange(0, 6, 1, DType::f32), {3, 2}), here = cast(numbers({3, 3}), DType::f32).eval();
+  const Tensor x = reshape(arange(0, 6, 1, DType::f32), {3, 2}), here = cast(point_numbers({3, 3}), DType::f32).eval();
   const Tensor want = reshape(
       row({0, std::sqrt(8.0), std::sqrt(32.0), std::sqrt(8.0), 0, std::sqrt(8.0), std::sqrt(32.0), std::sqrt(8.0), 0}),
       {3, 3});

@@ -30,7 +30,7 @@ std::string text_of(const GridSampleOptions& o) {
   return o.mode + " " + o.padding_mode + (o.align_corners ? " aligned" : "");
 }
 
-Tensor numbers(const Shape& shape, DType dtype = DType::f64) { return cast(randn(shape), dtype).eval(); }
+Tensor image_numbers(const Shape& shape, DType dtype = DType::f64) { return cast(randn(shape), dtype).eval(); }
 // Some points are up to an image's size outside of it.
 Tensor points(const Shape& shape, DType dtype = DType::f64) { return cast(rand(shape) * 6 - 3, dtype).eval(); }
 table::Array array_of(const Tensor& t, const Shape& shape) {
@@ -53,7 +53,7 @@ TEST_F(GridSample, IsTheFormulaForEveryOptionAndDtype) {
                          Sizes{{2, 1, 3, 4, 5}, {2, 3, 1, 7, 3}}}) {
     for (const GridSampleOptions& o : all_options()) {
       for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
-        const Tensor x = numbers(z.image, dtype), grid = points(z.grid, dtype);
+        const Tensor x = image_numbers(z.image, dtype), grid = points(z.grid, dtype);
         const int axes = z.image.rank() - 2;
         const Shape flat{z.grid[0], z.grid.numel() / z.grid[0] / axes, axes};
         const table::Array want = table::grid_sample_reference(call_of(o), array_of(x), array_of(grid, flat));
@@ -76,8 +76,8 @@ TEST_F(GridSample, IsTheFormulaForEveryOptionAndDtype) {
 TEST_F(GridSample, GradientsAreDifferencesToTheSecondOrder) {
   for (const GridSampleOptions& o : all_options()) {
     const auto f = [&](const std::vector<Tensor>& v) { return grid_sample(v[0], v[1], o); };
-    const std::vector<Tensor> plane{numbers({2, 2, 3, 4}), points({2, 1, 5, 2})};
-    const std::vector<Tensor> volume{numbers({1, 1, 2, 3, 2}), points({1, 1, 2, 2, 3})};
+    const std::vector<Tensor> plane{image_numbers({2, 2, 3, 4}), points({2, 1, 5, 2})};
+    const std::vector<Tensor> volume{image_numbers({1, 1, 2, 3, 2}), points({1, 1, 2, 2, 3})};
     for (const auto& inputs : {plane, volume}) {
       EXPECT_NO_THROW(require_gradients(f, inputs)) << text_of(o);
       if (o.mode == "nearest") continue;  // linear in the image, flat in the grid
@@ -88,7 +88,7 @@ TEST_F(GridSample, GradientsAreDifferencesToTheSecondOrder) {
 
 // The third derivative of a cubic to its points, by differences of the second.
 TEST_F(GridSample, ThirdDerivativesAreDifferencesOfTheSecond) {
-  const Tensor x = numbers({1, 1, 5, 5});
+  const Tensor x = image_numbers({1, 1, 5, 5});
   const GridSampleOptions cubic{.mode = "bicubic"};
   const auto curvature = [&](const Tensor& g) {
     const auto slope = [&](const Tensor& p) {
@@ -102,7 +102,7 @@ TEST_F(GridSample, ThirdDerivativesAreDifferencesOfTheSecond) {
 TEST_F(GridSample, IsTheSameForAnyNumberOfThreadsAndWhereverItLies) {
   const int before = num_threads();
   for (const GridSampleOptions& o : all_options()) {
-    const Tensor x = numbers({3, 70, 20, 31}, DType::f32), grid = points({3, 33, 40, 2}, DType::f32);
+    const Tensor x = image_numbers({3, 70, 20, 31}, DType::f32), grid = points({3, 33, 40, 2}, DType::f32);
     const auto results = [&](const Tensor& image, const Tensor& at) {
       const Tensor a = variable(image), b = variable(at), y = grid_sample(a, b, o);
       const Gradients g = backward(sum(y * y));

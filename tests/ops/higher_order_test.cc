@@ -11,14 +11,14 @@ namespace {
 
 using testing::some;
 
-struct Case {
+struct DerivativeCase {
   std::string name;
   Function f;
   Tensor x;
 };
 
 // Along fixed directions u₁, u₂, u₃:  φ₀ = Σ f(x)·g,   φ_{k+1} = Σ ∇φ_k·u_k
-void expect_three_derivatives(const Case& c) {
+void expect_three_derivatives(const DerivativeCase& c) {
   SCOPED_TRACE(c.name);
   Function phi = [f = c.f](const Tensor& v) {
     const Tensor y = f(v);
@@ -34,12 +34,12 @@ void expect_three_derivatives(const Case& c) {
   }
 }
 
-void expect_three_derivatives(const std::vector<Case>& cases) {
-  for (const Case& c : cases) expect_three_derivatives(c);
+void expect_three_derivatives(const std::vector<DerivativeCase>& cases) {
+  for (const DerivativeCase& c : cases) expect_three_derivatives(c);
 }
 
 #define CASE(expression, x)                                     \
-  Case {                                                        \
+  DerivativeCase {                                              \
 #expression, [=](const Tensor& v) { return expression; }, x \
   }
 

@@ -11,37 +11,39 @@ using testing::expect_gradient;
 using testing::expect_values;
 using testing::some;
 
-Tensor matrix() { return tensor({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}}); }
+Tensor two_by_three() { return tensor({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}}); }
 
 TEST(Index, GatherTakesOneOrManyPositions) {
-  expect_values(gather(matrix(), 1, tensor({{2}, {0}})), {2, 1}, {3, 4});
-  expect_values(gather(matrix(), 1, tensor({{0, 0}, {2, 1}})), {2, 2}, {1, 1, 6, 5});
-  expect_values(gather(matrix(), 0, tensor({{1, 0}})), {1, 2}, {4, 2});
-  expect_values(gather(matrix(), 1, tensor({{2}, {0}}, DType::i32)), {2, 1}, {3, 4});
-  expect_values(take_along(matrix(), tensor({{2, 0}}), 1), {2, 2}, {3, 1, 6, 4});
+  expect_values(gather(two_by_three(), 1, tensor({{2}, {0}})), {2, 1}, {3, 4});
+  expect_values(gather(two_by_three(), 1, tensor({{0, 0}, {2, 1}})), {2, 2}, {1, 1, 6, 5});
+  expect_values(gather(two_by_three(), 0, tensor({{1, 0}})), {1, 2}, {4, 2});
+  expect_values(gather(two_by_three(), 1, tensor({{2}, {0}}, DType::i32)), {2, 1}, {3, 4});
+  expect_values(take_along(two_by_three(), tensor({{2, 0}}), 1), {2, 2}, {3, 1, 6, 4});
 }
 
 TEST(Index, NamesTheBadIndexAndTheBadDtype) {
-  EXPECT_THROW_MESSAGE(gather(matrix(), 1, tensor({{0.0}, {1.0}})), "gather: an index must be i64 or i32, got f32");
-  EXPECT_THROW_MESSAGE(gather(matrix(), 1, tensor({{0, 1}, {3, 0}})).eval(),
+  EXPECT_THROW_MESSAGE(gather(two_by_three(), 1, tensor({{0.0}, {1.0}})),
+                       "gather: an index must be i64 or i32, got f32");
+  EXPECT_THROW_MESSAGE(gather(two_by_three(), 1, tensor({{0, 1}, {3, 0}})).eval(),
                        "gather: index[1, 0] = 3 is outside [0, 3)");
-  EXPECT_THROW_MESSAGE(gather(matrix(), 1, tensor({{0}, {-1}})).eval(), "gather: index[1] = -1 is outside [0, 3)");
-  EXPECT_THROW_MESSAGE(embedding(matrix(), tensor({0, 2})).eval(), "embedding: index[1] = 2 is outside [0, 2)");
-  EXPECT_THROW_MESSAGE(gather(matrix(), 1, tensor({0, 1})), "gather: index of shape [2]");
+  EXPECT_THROW_MESSAGE(gather(two_by_three(), 1, tensor({{0}, {-1}})).eval(),
+                       "gather: index[1] = -1 is outside [0, 3)");
+  EXPECT_THROW_MESSAGE(embedding(two_by_three(), tensor({0, 2})).eval(), "embedding: index[1] = 2 is outside [0, 2)");
+  EXPECT_THROW_MESSAGE(gather(two_by_three(), 1, tensor({0, 1})), "gather: index of shape [2]");
 }
 
 TEST(Index, ScatterWritesAndAdds) {
   const Tensor index = tensor({{0, 0}, {2, 1}}), src = tensor({{10.0, 20.0}, {30.0, 40.0}});
-  expect_values(scatter(matrix(), 1, index, src), {2, 3}, {20, 2, 3, 4, 40, 30});
-  expect_values(scatter(matrix(), 1, index, 0.0), {2, 3}, {0, 2, 3, 4, 0, 0});
-  expect_values(scatter_add(matrix(), 1, index, src), {2, 3}, {31, 2, 3, 4, 45, 36});
+  expect_values(scatter(two_by_three(), 1, index, src), {2, 3}, {20, 2, 3, 4, 40, 30});
+  expect_values(scatter(two_by_three(), 1, index, 0.0), {2, 3}, {0, 2, 3, 4, 0, 0});
+  expect_values(scatter_add(two_by_three(), 1, index, src), {2, 3}, {31, 2, 3, 4, 45, 36});
 }
 
 TEST(Index, Slices) {
-  expect_values(index_select(matrix(), 1, tensor({2, 2, 0})), {2, 3}, {3, 3, 1, 6, 6, 4});
-  expect_values(index_add(matrix(), 0, tensor({1, 1}), ones({2, 3})), {2, 3}, {1, 2, 3, 6, 7, 8});
-  expect_values(embedding(matrix(), tensor({{1, 0}, {1, 1}})), {2, 2, 3}, {4, 5, 6, 1, 2, 3, 4, 5, 6, 4, 5, 6});
-  EXPECT_THROW_MESSAGE(index_add(matrix(), 0, tensor({1}), ones({2, 3})), "index_add: src has shape [2, 3]");
+  expect_values(index_select(two_by_three(), 1, tensor({2, 2, 0})), {2, 3}, {3, 3, 1, 6, 6, 4});
+  expect_values(index_add(two_by_three(), 0, tensor({1, 1}), ones({2, 3})), {2, 3}, {1, 2, 3, 6, 7, 8});
+  expect_values(embedding(two_by_three(), tensor({{1, 0}, {1, 1}})), {2, 2, 3}, {4, 5, 6, 1, 2, 3, 4, 5, 6, 4, 5, 6});
+  EXPECT_THROW_MESSAGE(index_add(two_by_three(), 0, tensor({1}), ones({2, 3})), "index_add: src has shape [2, 3]");
 }
 
 TEST(Index, OneHot) {
@@ -59,7 +61,7 @@ TEST(Index, Sorts) {
   const auto [top, at] = topk(tensor({3.0, 1.0, 4.0, 1.0, 5.0}), 2);
   expect_values(top, {2}, {5, 4});
   expect_values(at, {2}, {4, 2});
-  EXPECT_THROW_MESSAGE(topk(matrix(), 4), "topk: k = 4 is outside [0, 3]");
+  EXPECT_THROW_MESSAGE(topk(two_by_three(), 4), "topk: k = 4 is outside [0, 3]");
 }
 
 TEST(IndexBackward, AgreesWithDifferences) {

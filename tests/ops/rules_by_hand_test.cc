@@ -11,7 +11,7 @@ namespace ebb {
 namespace {
 
 using Tensors = std::vector<Tensor>;
-struct Case {
+struct RuleCase {
   const char* name;
   Tensors inputs;  // all of them are differentiated
   FunctionOfMany f;
@@ -31,8 +31,8 @@ Tensors list(const G& g) {
   }
 }
 
-void expect_the_rules(const std::vector<Case>& cases) {
-  for (const Case& k : cases) {
+void expect_the_rules(const std::vector<RuleCase>& cases) {
+  for (const RuleCase& k : cases) {
     SCOPED_TRACE(k.name);
     Tensors v;
     for (const Tensor& in : k.inputs) v.push_back(variable(in));
@@ -47,18 +47,18 @@ void expect_the_rules(const std::vector<Case>& cases) {
   }
 }
 
-Tensor numbers(const Shape& shape) { return randn(shape, DType::f64).eval(); }
+Tensor drawn_numbers(const Shape& shape) { return randn(shape, DType::f64).eval(); }
 
 // f(v...) and f_backward(grad, v...) of one, two and three operands.
 #define ONE(name, ...)                                                                                                \
-  Case {                                                                                                              \
+  RuleCase {                                                                                                          \
 #name, {__VA_ARGS__ },                                                                                            \
             [](const Tensors& v) { return name(v[0]); },                                                              \
                                                       [](const Tensor& g,                                             \
                                                          const Tensors& v) { return list(name##_backward(g, v[0])); } \
   }
 #define TWO(name, ...)                                                                                                 \
-  Case {                                                                                                               \
+  RuleCase {                                                                                                           \
 #name, {__VA_ARGS__ },                                                                                             \
             [](const Tensors& v) { return name(v[0], v[1]); },                                                         \
                                                             [](const Tensor& g,                                        \
@@ -66,7 +66,7 @@ Tensor numbers(const Shape& shape) { return randn(shape, DType::f64).eval(); }
                                                                    v) { return list(name##_backward(g, v[0], v[1])); } \
   }
 #define THREE(name, ...)                                                                                             \
-  Case {                                                                                                             \
+  RuleCase {                                                                                                         \
 #name,                                                                                                           \
         {__VA_ARGS__ },                                                                                              \
          [](const Tensors&                                                                                           \
@@ -76,7 +76,7 @@ Tensor numbers(const Shape& shape) { return randn(shape, DType::f64).eval(); }
                                                            v) { return list(name##_backward(g, v[0], v[1], v[2])); } \
   }
 #define ZERO_OR_PASSED(name, ...)                                                                                \
-  Case {                                                                                                         \
+  RuleCase {                                                                                                     \
 #name, {__VA_ARGS__ },                                                                                       \
             [](const Tensors& v) { return name(v[0]); }, [](const Tensor& g,                                     \
                                                             const Tensors&) { return list(name##_backward(g)); } \
@@ -84,8 +84,9 @@ Tensor numbers(const Shape& shape) { return randn(shape, DType::f64).eval(); }
 
 TEST(RulesByHand, OfElementsAreThoseOfTheBackwardPass) {
   manual_seed(11);
-  const Tensor a = numbers({3, 4}), b = numbers({4}), c = numbers({3, 1}), p = exp(numbers({3, 4})).eval();
-  const Tensor mask = (numbers({3, 4}) > 0).eval();
+  const Tensor a = drawn_numbers({3, 4}), b = drawn_numbers({4}), c = drawn_numbers({3, 1}),
+               p = exp(drawn_numbers({3, 4})).eval();
+  const Tensor mask = (drawn_numbers({3, 4}) > 0).eval();
   expect_the_rules({
       TWO(sub, a, b),
       TWO(minimum, a, c),
@@ -119,7 +120,7 @@ TEST(RulesByHand, OfElementsAreThoseOfTheBackwardPass) {
 // Bounds that are tensors have gradients of their own.
 TEST(RulesByHand, OfShapesAreThoseOfTheBackwardPass) {
   manual_seed(13);
-  const Tensor a = numbers({2, 3, 4}), b = numbers({2, 5, 4}), row = numbers({1, 4});
+  const Tensor a = drawn_numbers({2, 3, 4}), b = drawn_numbers({2, 5, 4}), row = drawn_numbers({1, 4});
   expect_the_rules({
       {"reshape",
        {a},
@@ -220,8 +221,9 @@ TEST(RulesByHand, OfChanceTakeWhatWasDrawn) {
 
 TEST(RulesByHand, OfWindowsAreThoseOfTheBackwardPass) {
   manual_seed(12);
-  const Tensor x = numbers({2, 3, 9}), w = numbers({4, 3, 3}), up = numbers({3, 2, 3}), bias = numbers({4});
-  const Tensor image = numbers({2, 3, 5, 4}), filters = numbers({3, 2, 2, 3}), two = numbers({2});
+  const Tensor x = drawn_numbers({2, 3, 9}), w = drawn_numbers({4, 3, 3}), up = drawn_numbers({3, 2, 3}),
+               bias = drawn_numbers({4});
+  const Tensor image = drawn_numbers({2, 3, 5, 4}), filters = drawn_numbers({3, 2, 2, 3}), two = drawn_numbers({2});
   expect_the_rules({
       {"conv1d",
        {x, w, bias},

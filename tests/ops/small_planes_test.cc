@@ -33,12 +33,12 @@ void expect_same(const Tensor& a, const Tensor& b) {
   EXPECT_TRUE(all(logical_or(a == b, logical_and(isnan(a), isnan(b)))).item<bool>());
 }
 
-struct Case {
+struct PlaneCase {
   std::int64_t h, w;
   SizePair window, stride, padding, dilation;
   bool ceil;
 };
-const Case kCases[] = {
+const PlaneCase kPlaneCases[] = {
     {4, 4, 2, 2, 0, 1, false},          {5, 7, 3, 2, 1, 1, false},   {5, 7, {2, 3}, {1, 2}, {1, 0}, {2, 1}, false},
     {1, 9, {1, 3}, {1, 2}, 0, 1, true}, {17, 19, 3, 1, 1, 1, false}, {6, 3, 3, 3, 1, 1, true},
 };
@@ -46,7 +46,7 @@ const Case kCases[] = {
 TEST(SmallPlanes, ArePooledSideBySideWithTheSameBits) {
   for (DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
     for (std::int64_t n : {16, 64, 131}) {
-      for (const Case& c : kCases) {
+      for (const PlaneCase& c : kPlaneCases) {
         SCOPED_TRACE(std::to_string(n) + " planes of height " + std::to_string(c.h) + ", " + std::string(name(dtype)));
         const MaxPoolOptions largest{
             .stride = c.stride, .padding = c.padding, .dilation = c.dilation, .ceil_mode = c.ceil};

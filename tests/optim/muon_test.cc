@@ -56,9 +56,9 @@ Matrix matrix_of(const Tensor& t, std::size_t rows) {
   return m;
 }
 
-struct Layer {
+struct MuonLayer {
   Tensor w, b = variable(tensor({0.5, -0.25, 1.0}, DType::f64));
-  explicit Layer(const Shape& shape) {
+  explicit MuonLayer(const Shape& shape) {
     std::vector<double> v;
     for (std::int64_t i = 0; i < shape.numel(); ++i) v.push_back(std::sin(12.9898 * static_cast<double>(i) + 0.1));
     w = variable(from_data(v, shape));
@@ -72,7 +72,7 @@ struct Layer {
 };
 
 void expect_steps(const Shape& shape, const MuonOptions& o) {
-  Layer layer(shape);
+  MuonLayer layer(shape);
   Muon muon(o);
   const auto rows = static_cast<std::size_t>(shape[0]);
   Matrix p = matrix_of(layer.w, rows), momentum = combined(0, p, 0, p);
@@ -111,7 +111,7 @@ TEST(Muon, StepsAreThoseOfItsDefinition) {
 }
 
 TEST(Muon, MakesSingularValuesNearlyOne) {
-  Layer layer({6, 4});
+  MuonLayer layer({6, 4});
   const Tensor before = layer.w;
   Muon muon({.lr = 1, .weight_decay = 0});
   muon.step(layer, backward(layer.loss()));
@@ -121,7 +121,7 @@ TEST(Muon, MakesSingularValuesNearlyOne) {
 }
 
 TEST(Muon, GoesOnFromSavedState) {
-  Layer straight({3, 4}), stopped({3, 4});
+  MuonLayer straight({3, 4}), stopped({3, 4});
   Muon one, first, second;
   for (int t = 0; t < 6; ++t) one.step(straight, backward(straight.loss()));
   for (int t = 0; t < 3; ++t) first.step(stopped, backward(stopped.loss()));

@@ -73,7 +73,7 @@ std::vector<double> flat(const Problem& p) {
   return all;
 }
 
-void follow(const Case& c, DType dtype, double tolerance) {
+void follow_trajectory(const Case& c, DType dtype, double tolerance) {
   const auto expected = testing::golden("optim/golden/trajectories.txt").at(c.name);
   ASSERT_EQ(expected.size(), 20u);
   Problem p(dtype);
@@ -89,12 +89,12 @@ void follow(const Case& c, DType dtype, double tolerance) {
 
 TEST(Optimizers, FollowTheGoldenTrajectoriesInF64) {
   EXPECT_EQ(cases().size(), testing::golden("optim/golden/trajectories.txt").size());
-  for (const Case& c : cases()) follow(c, DType::f64, 1e-10);
+  for (const Case& c : cases()) follow_trajectory(c, DType::f64, 1e-10);
 }
 
 // The division by √v makes small differences of small gradients large: hence 1e-4 where f32 has 1e-7.
 TEST(Optimizers, FollowTheGoldenTrajectoriesInF32) {
-  for (const Case& c : cases()) follow(c, DType::f32, 1e-4);
+  for (const Case& c : cases()) follow_trajectory(c, DType::f32, 1e-4);
 }
 
 TEST(Optimizers, GoOnFromSavedStateToTheSameBits) {
@@ -127,7 +127,7 @@ Tensor waves(const Shape& shape, double phase, double scale) {
   return from_data(v, shape);
 }
 
-struct Network {
+struct WavyNetwork {
   Tensor w1 = variable(waves({32, 8}, 0.1, 0.5)), b1 = variable(waves({32}, 0.2, 0.1));
   Tensor w2 = variable(waves({4, 32}, 0.3, 0.3)), b2 = variable(waves({4}, 0.4, 0.1));
   template <class V>
@@ -147,7 +147,7 @@ void follow_curve(const std::string& name, Optimizer& optimizer, bool clipped) {
   std::vector<std::int64_t> labels;
   for (int i = 0; i < 64; ++i) labels.push_back((i * 7 + i / 5) % 4);
   const Tensor y = from_data(labels, {64});
-  Network network;
+  WavyNetwork network;
   for (std::size_t t = 0; t < expected.size(); ++t) {
     const Tensor loss = cross_entropy(network(x), y);
     Gradients g = backward(loss);

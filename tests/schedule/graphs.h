@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ebb/ebb.h"
+#include "graph/formula.h"
 #include "graph/lock.h"
 #include "schedule/fuse.h"
 #include "schedule/plan.h"
@@ -17,14 +18,19 @@ template <class Pass>
 auto after(const std::vector<Tensor>& roots, Pass pass) {
   std::vector<Node*> nodes;
   for (const Tensor& t : roots) nodes.push_back(t.node());
-  Trace t;
-  t.device = default_device();
-  {
-    GraphLock lock(nodes);
-    trace(t, roots, lock);
-    t.read_key();
+  for (;;) {
+    Trace t;
+    t.device = default_device();
+    std::vector<Tensor> traced;
+    {
+      GraphLock lock(nodes);
+      trace(t, roots, lock);
+      t.read_key();
+      for (Node* n : t.nodes) traced.emplace_back(n);
+    }
+    if (t.formulas == 0) return pass(t);
+    for (const Tensor& n : traced) expand(n);
   }
-  return pass(t);
 }
 inline ValueGraph simplified(const std::vector<Tensor>& roots) {
   return after(roots, [](const Trace& t) { return simplify(t); });

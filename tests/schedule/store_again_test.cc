@@ -12,7 +12,7 @@ namespace {
 using testing::Fused;
 using testing::planned;
 
-struct Layer {
+struct WideLayer {
   nn::LayerNorm norm{160};
   nn::Linear up{160, 512}, down{512, 160};
   template <class V>
@@ -24,15 +24,15 @@ struct Layer {
 };
 
 struct Net {
-  std::vector<Layer> layers;
+  std::vector<WideLayer> layers;
   std::vector<Tensor> activations, gradients;
 
   Net(int depth, std::int64_t rows) {
     manual_seed(1);
-    layers = std::vector<Layer>(static_cast<std::size_t>(depth));
+    layers = std::vector<WideLayer>(static_cast<std::size_t>(depth));
     for (const Parameter& p : parameters(layers)) p.tensor->eval();
     Tensor h = randn({rows, 160}).eval();
-    for (const Layer& l : layers) {
+    for (const WideLayer& l : layers) {
       activations.push_back(gelu(l.up(l.norm(h))));
       h = h + l.down(activations.back());
     }

@@ -5,20 +5,14 @@
 
 #include "ebb/memory.h"
 #include "schedule/graphs.h"
+#include "strips/compare.h"
 
 // Training steps under a budget of memory: values that a backward pass needs are released and made again. Same bits,
 // and a peak, by the counters of the allocator, that is within the budget.
 namespace ebb {
 namespace {
 
-using testing::planned;
-
-class Budget {
- public:
-  explicit Budget(std::size_t bytes) { set_memory_budget(bytes, default_device()); }
-  ~Budget() { set_memory_budget(0, default_device()); }
-  Budget(const Budget&) = delete;
-};
+using testing::Budget, testing::numbers, testing::planned;
 
 struct Model {
   std::vector<Tensor> parameters;
@@ -144,12 +138,6 @@ Model deep_network() {
   return m;
 }
 
-std::vector<std::vector<double>> numbers(const std::vector<Tensor>& all) {
-  eval(all);
-  std::vector<std::vector<double>> out;
-  for (const Tensor& t : all) out.push_back(t.to_vector<double>());
-  return out;
-}
 int steps_again(const Plan& plan) {
   return static_cast<int>(
       std::count_if(plan.steps.begin(), plan.steps.end(), [](const PlanStep& s) { return s.again; }));

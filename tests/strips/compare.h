@@ -12,6 +12,18 @@
 // Values and gradients of a formula with strips and without.
 namespace ebb::testing {
 
+// Strips wherever a product has 64 KiB, of 32 rows or more.
+inline constexpr StripModel kSmallStrips{
+    .large = 64 << 10, .large_enough_to_repeat = 64 << 10, .strip_bytes = 32 << 10, .least_rows = 32};
+
+// A memory budget of the default device, while this lives.
+class Budget {
+ public:
+  explicit Budget(std::size_t bytes) { set_memory_budget(bytes, default_device()); }
+  ~Budget() { set_memory_budget(0, default_device()); }
+  Budget(const Budget&) = delete;
+};
+
 inline std::vector<Tensor> results(const FunctionOfMany& f, const std::vector<Tensor>& inputs) {
   auto [loss, all] = value_and_grad(f)(inputs);
   all.insert(all.begin(), loss);
@@ -46,7 +58,8 @@ inline int products(const Plan& plan) {
 
 // The same numbers with and without strips, to the rounding of their sums; `most` is their relative difference.
 inline void expect_same(const char* name, const FunctionOfMany& f, const std::vector<Tensor>& inputs,
-                        int loops_expected, int products_expected, const StripModel& model, double most = 2e-5) {
+                        int loops_expected, int products_expected, const StripModel& model = kSmallStrips,
+                        double most = 2e-5) {
   SCOPED_TRACE(name);
   const auto plain = numbers(results(f, inputs));
   const UseStripModel strips(model);

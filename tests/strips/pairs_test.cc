@@ -10,11 +10,9 @@
 namespace ebb {
 namespace {
 
-using testing::expect_same, testing::loops, testing::planned, testing::products, testing::results;
+using testing::expect_same, testing::kSmallStrips, testing::loops, testing::planned, testing::products,
+    testing::results;
 using Inputs = const std::vector<Tensor>&;
-
-constexpr StripModel kSmall{
-    .large = 64 << 10, .large_enough_to_repeat = 64 << 10, .strip_bytes = 32 << 10, .least_rows = 32};
 
 FunctionOfMany both_ways(const Tensor& of_rows, const Tensor& of_columns, double scale = 3) {
   return [=](Inputs t) {
@@ -38,7 +36,8 @@ TEST(Pairs, InBothDirectionsOfOddSizes) {
     const std::vector<Tensor> inputs{cast(randn({rows, width}) * 0.5, dtype).eval(),
                                      cast(randn({columns, width}) * 0.5, dtype).eval()};
     const double most = dtype == DType::f64 ? 1e-12 : dtype == DType::f32 ? 2e-5 : 1.6e-2;
-    expect_same(name.c_str(), both_ways(classes(rows, columns), classes(columns, rows)), inputs, 2, 4, kSmall, most);
+    expect_same(name.c_str(), both_ways(classes(rows, columns), classes(columns, rows)), inputs, 2, 4, kSmallStrips,
+                most);
   }
 }
 
@@ -65,7 +64,7 @@ TEST(Pairs, AreNotHeldByDefault) {
 }
 
 TEST(Pairs, ErrorsNameTheTargetOfEitherDirection) {
-  const UseStripModel strips(kSmall);
+  const UseStripModel strips(kSmallStrips);
   const std::int64_t rows = 210, columns = 260;
   const Tensor x = (randn({rows, 9}) * 0.3).eval(), y = (randn({columns, 9}) * 0.3).eval();
   const auto error = [&](std::int64_t row, std::int64_t column) -> std::string {

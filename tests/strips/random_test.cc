@@ -14,7 +14,7 @@ namespace {
 
 using testing::loops, testing::planned, testing::tiled_loops;
 
-constexpr std::int64_t kRows = 75, kColumns = 42, kWidth = 5;
+constexpr std::int64_t kPoolRows = 75, kPoolColumns = 42, kPoolWidth = 5;
 constexpr StripModel kTiny{
     .large = 1 << 10, .large_enough_to_repeat = 1 << 10, .strip_bytes = 1 << 10, .least_rows = 4};
 constexpr StripModel kTinyTiles{
@@ -81,11 +81,11 @@ Tensor loss_of(unsigned seed, const std::vector<Tensor>& t, const Tensor& index)
 std::pair<int, int> compare_programs(const StripModel& strip_model, unsigned programs) {
   manual_seed(11);
   std::vector<Tensor> leaves;
-  for (const Shape& shape :
-       {Shape{kRows, kWidth}, Shape{kColumns, kWidth}, Shape{kRows, kWidth}, Shape{kColumns, kWidth}, Shape{kRows, 1},
-        Shape{1, kColumns}, Shape{kColumns, kColumns}, Shape{kColumns, 3}})
+  for (const Shape& shape : {Shape{kPoolRows, kPoolWidth}, Shape{kPoolColumns, kPoolWidth},
+                             Shape{kPoolRows, kPoolWidth}, Shape{kPoolColumns, kPoolWidth}, Shape{kPoolRows, 1},
+                             Shape{1, kPoolColumns}, Shape{kPoolColumns, kPoolColumns}, Shape{kPoolColumns, 3}})
     leaves.push_back((0.4 * randn(shape, DType::f64)).eval());
-  const Tensor index = randint(0, kColumns, {kRows, 1}).eval();
+  const Tensor index = randint(0, kPoolColumns, {kPoolRows, 1}).eval();
   std::pair<int, int> count;
   for (unsigned seed = 0; seed < programs; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

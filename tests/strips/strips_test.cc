@@ -14,12 +14,10 @@
 namespace ebb {
 namespace {
 
-using testing::loops, testing::numbers, testing::planned, testing::products, testing::results;
+using testing::Budget, testing::expect_same, testing::kSmallStrips, testing::loops, testing::numbers, testing::planned,
+    testing::products, testing::results;
 
-// Strips wherever a product has 64 KiB, of 32 rows or more.
-constexpr StripModel kSmall{
-    .large = 64 << 10, .large_enough_to_repeat = 64 << 10, .strip_bytes = 32 << 10, .least_rows = 32};
-// As above, but nothing is made twice.
+// Those of kSmallStrips, but nothing is made twice.
 constexpr StripModel kSmallOnce{
     .large = 64 << 10, .large_enough_to_repeat = std::int64_t{1} << 40, .strip_bytes = 32 << 10, .least_rows = 32};
 
@@ -34,11 +32,6 @@ struct Head {
 };
 Tensor logits(const std::vector<Tensor>& t, std::size_t first = 0) {
   return matmul(t[first], transpose(t[first + 1], 0, 1)) + t[first + 2];
-}
-
-void expect_same(const char* name, const FunctionOfMany& f, const std::vector<Tensor>& inputs, int loops_expected,
-                 int products_expected, const StripModel& model = kSmall, double most = 2e-5) {
-  testing::expect_same(name, f, inputs, loops_expected, products_expected, model, most);
 }
 
 TEST(Strips, SmallProductsAreHeld) {
@@ -85,7 +78,7 @@ TEST(Strips, DropoutBehindAProductDrawsTheNumbersOfTheWhole) {
       },
       h.all(), 2, 4);
   const std::vector<float> whole = loss(h.all(), Reduction::none).to_vector<float>();
-  const UseStripModel strips(kSmall);
+  const UseStripModel strips(kSmallStrips);
   const Tensor rows = loss(h.all(), Reduction::none);
   EXPECT_EQ(loops(planned({rows})), 1);
   EXPECT_EQ(rows.to_vector<float>(), whole);
@@ -97,7 +90,7 @@ TEST(Strips, CompiledDropoutDrawsAnew) {
   const auto f = [&](const std::vector<Tensor>& t) {
     return std::vector<Tensor>{cross_entropy(dropout(logits(t), 0.3), h.target, {.reduction = Reduction::none})};
   };
-  const UseStripModel strips(kSmall);
+  const UseStripModel strips(kSmallStrips);
   const auto compiled = compile(f);
   std::vector<std::vector<float>> ours, theirs;
   manual_seed(11);
@@ -119,10 +112,10 @@ TEST(Strips, RowsHaveTheBitsTheyHaveWithoutStrips) {
     const auto dx = grad(Function([&](const Tensor& t) { return cross_entropy(logits({t, w, b}), h.target); }));
     const auto numbers_of = [](const Tensor& t) { return cast(t, DType::f32).to_vector<float>(); };
     const std::vector<float> layer = numbers_of(rows()), losses = numbers_of(per_row()), gradient = numbers_of(dx(x));
-    const UseStripModel strips({.large = kSmall.large / 2,
-                                .large_enough_to_repeat = kSmall.large_enough_to_repeat,
-                                .strip_bytes = kSmall.strip_bytes / 2,
-                                .least_rows = kSmall.least_rows});
+    const UseStripModel strips({.large = kSmallStrips.large / 2,
+                                .large_enough_to_repeat = kSmallStrips.large_enough_to_repeat,
+                                .strip_bytes = kSmallStrips.strip_bytes / 2,
+                                .least_rows = kSmallStrips.least_rows});
     ASSERT_EQ(loops(planned({rows()})), 1);
     ASSERT_EQ(loops(planned({per_row()})), 1);
     ASSERT_EQ(loops(planned({dx(x)})), 1);
@@ -204,7 +197,7 @@ TEST(Strips, EveryDType) {
     const double most = dtype == DType::f64 ? 1e-12 : dtype == DType::f32 ? 2e-5 : dtype == DType::f16 ? 1e-3 : 8e-3;
     expect_same(
         name(dtype).data(), [&](const std::vector<Tensor>& t) { return cross_entropy(logits(t), h.target); }, inputs, 1,
-        3, kSmall, most);
+        3, kSmallStrips, most);
   }
 }
 
@@ -255,7 +248,7 @@ TEST(Strips, ASliceOfRowsIsASliceOfTheFactor) {
   for (const auto& [name, f] : formulas) {
     SCOPED_TRACE(name);
     const auto plain = numbers(results(f, {x, w, v}));
-    const UseStripModel strips(kSmall);
+    const UseStripModel strips(kSmallStrips);
     const Plan plan = planned(results(f, {x, w, v}));
     EXPECT_EQ(loops(plan), 1);
     EXPECT_EQ(products(plan), 3);
@@ -272,7 +265,7 @@ TEST(Strips, ASliceOfRowsIsASliceOfTheFactor) {
     }
   }
   // Two different slices need all rows.
-  const UseStripModel strips(kSmall);
+  const UseStripModel strips(kSmallStrips);
   const Plan both = planned(results(
       [&](const std::vector<Tensor>& t) {
         const Tensor z = matmul(t[0], wt(t[1]));
@@ -302,7 +295,7 @@ TEST(Strips, ArgmaxAndLogProbabilities) {
   const std::vector<Tensor> plain = both();
   const std::vector<std::int64_t> best = plain[0].to_vector<std::int64_t>();
   const std::vector<float> logp = plain[1].to_vector<float>();
-  const UseStripModel strips(kSmall);
+  const UseStripModel strips(kSmallStrips);
   const std::vector<Tensor> again = both();
   EXPECT_EQ(loops(planned(again)), 1);
   eval(again);
@@ -312,7 +305,7 @@ TEST(Strips, ArgmaxAndLogProbabilities) {
 
 TEST(Strips, CompiledFunctionsRunThem) {
   const Head h;
-  const UseStripModel strips(kSmall);
+  const UseStripModel strips(kSmallStrips);
   const FunctionOfMany f = [&](const std::vector<Tensor>& t) { return cross_entropy(logits(t), h.target); };
   const auto expected = numbers(results(f, h.all()));
   const auto compiled = compile(FunctionToMany([&](const std::vector<Tensor>& t) { return results(f, t); }));
@@ -327,13 +320,13 @@ TEST(Strips, ConstantsAreThoseOfTheRun) {
         [&](const std::vector<Tensor>& t) { return cross_entropy(logits(t) * temperature, h.target); }, h.all()));
   };
   const auto plain = std::pair(at(0.5), at(3.0));
-  const UseStripModel strips(kSmall);
+  const UseStripModel strips(kSmallStrips);
   EXPECT_NEAR(at(0.5)[0][0], plain.first[0][0], 1e-5);
   EXPECT_NEAR(at(3.0)[0][0], plain.second[0][0], 1e-5);
 }
 
 TEST(Strips, ErrorsCountRowsFromTheFirst) {
-  const UseStripModel strips(kSmall);
+  const UseStripModel strips(kSmallStrips);
   const Head h;
   std::vector<std::int64_t> classes = h.target.to_vector<std::int64_t>();
   classes[171] = kClasses + 3;
@@ -367,11 +360,6 @@ TEST(Strips, MemoryDoesNotGrowWithTheRows) {
 }
 
 // ---- budgets --------------------------------------------------------------------------------------------------------
-
-struct Budget {
-  explicit Budget(std::size_t bytes) { set_memory_budget(bytes, default_device()); }
-  ~Budget() { set_memory_budget(0, default_device()); }
-};
 
 TEST(MemoryBudget, PlansStayWithinItWhereTheyCan) {
   const Tensor x = randn({2048, 16}).eval(), w = (randn({1000, 16}) * 0.1).eval();
@@ -410,7 +398,7 @@ TEST(MemoryBudget, NamesTheLargestTensorsWhereItCannotBeKept) {
 
 TEST(MemoryBudget, TheScheduleShowsStripsAndThePeak) {
   const Head h;
-  const UseStripModel strips(kSmall);
+  const UseStripModel strips(kSmallStrips);
   const std::string text = print_schedule({cross_entropy(logits(h.all()), h.target)});
   EXPECT_NE(text.find("strips of 32 rows, 7 of them for 210 rows\n  call matmul f32[32, 17] f32[17, 260]"),
             std::string::npos)

@@ -20,9 +20,9 @@ constexpr StripModel kTiles{.large = 256 << 10,
                             .strip_bytes = 128 << 10,
                             .least_rows = 32,
                             .tile_bytes = 32 << 10};
-constexpr std::int64_t kPairs = 520, kWidth = 8;
+constexpr std::int64_t kPairs = 520, kTileWidth = 8;
 
-Tensor random_rows(DType dtype = DType::f32, std::int64_t width = kWidth) {
+Tensor random_rows(DType dtype = DType::f32, std::int64_t width = kTileWidth) {
   return cast(randn({kPairs, width}) * 0.5, dtype).eval();
 }
 

@@ -3,6 +3,7 @@
 
 #include "cases/all_cases.h"
 #include "ebb/ebb.h"
+#include "table/case_name.h"
 
 // A compiled function gives the bits of the function, for each operation of the table and its gradient: with other
 // numbers than those it was built on, for every shape and layout of the inputs.
@@ -10,7 +11,7 @@ namespace ebb::table {
 namespace {
 
 // The value and the gradients of all real inputs, as a function of the inputs.
-FunctionToMany value_and_gradients(const Case& c) {
+FunctionToMany with_gradients(const Case& c) {
   return [&c](const Tensors& xs) {
     Tensors inputs = xs;
     std::vector<std::size_t> variables;
@@ -42,7 +43,7 @@ class Compiled : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(Compiled, GivesTheBitsOfTheFunction) {
   const Case& c = all_cases()[GetParam()];
-  const FunctionToMany f = value_and_gradients(c), compiled = compile(f);
+  const FunctionToMany f = with_gradients(c), compiled = compile(f);
   for (const Layout layout : kLayouts) {
     for (const std::vector<Index>& shapes : c.shapes) {
       compiled(draw(c, shapes, DType::f32, layout, 1).tensors);  // built on these numbers, or on none
@@ -59,7 +60,6 @@ TEST_P(Compiled, GivesTheBitsOfTheFunction) {
   }
 }
 
-std::string case_name(const ::testing::TestParamInfo<std::size_t>& i) { return all_cases()[i.param].name; }
 INSTANTIATE_TEST_SUITE_P(Every, Compiled, ::testing::Range(std::size_t{0}, all_cases().size()), case_name);
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "cases/all_cases.h"
 #include "ebb/ebb.h"
 #include "losses/products.h"
+#include "table/case_name.h"
 
 // A Jacobian is computed many rows at a time: the same rows as one by one, for each operation of the table, and for the
 // second derivatives.
@@ -56,7 +57,6 @@ TEST_P(Jacobian, IsItsRows) {
   }
 }
 
-std::string case_name(const ::testing::TestParamInfo<std::size_t>& i) { return all_cases()[i.param].name; }
 INSTANTIATE_TEST_SUITE_P(Every, Jacobian, ::testing::Range(std::size_t{0}, all_cases().size()), case_name);
 
 TEST(JacobianTogether, ProductsWithEitherSideFixed) {

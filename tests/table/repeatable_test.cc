@@ -3,6 +3,7 @@
 
 #include "cases/all_cases.h"
 #include "ebb/ebb.h"
+#include "table/case_name.h"
 
 // The same bits for every number of threads, for each operation of the table and its gradient.
 namespace ebb::table {
@@ -55,7 +56,6 @@ TEST_P(Repeatable, ForEveryNumberOfThreads) {
   }
 }
 
-std::string case_name(const ::testing::TestParamInfo<std::size_t>& i) { return all_cases()[i.param].name; }
 INSTANTIATE_TEST_SUITE_P(Every, Repeatable, ::testing::Range(std::size_t{0}, all_cases().size()), case_name);
 
 // ---- a row is the same alone and in a batch -------------------------------------------------------------------------

@@ -9,6 +9,7 @@
 #include "cases/all_cases.h"
 #include "ebb/ebb.h"
 #include "graph/node.h"
+#include "table/case_name.h"
 
 // Every operation of the table: its value against a formula, its gradient against differences, for every dtype, layout
 // and awkward size. A row of the table without a case here fails.
@@ -26,6 +27,7 @@ const std::map<std::string_view, const char*>& tested_elsewhere() {
       {"to_device", "tests/device: it needs two devices"},
       {"track", "the input of a gradient transform; its rule is the identity"},
       {"stop_gradient", "a mark: no gradient passes"},
+      {"formula", "one node for the nodes of others; tests/schedule/fold_test.cc"},
       {"depend", "order only; made by checkpoint"},
       {"output", "a part of a library call with several results"},
       {"linear_cross_entropy", "a loss, tested with the losses"},
@@ -218,7 +220,6 @@ TEST_P(Table, CaseBuildsItsOperationAndItsMarkIsKept) {
   }
 }
 
-std::string case_name(const ::testing::TestParamInfo<std::size_t>& i) { return all_cases()[i.param].name; }
 INSTANTIATE_TEST_SUITE_P(Every, Table, ::testing::Range(std::size_t{0}, all_cases().size()), case_name);
 
 TEST(OpTable, EveryRowHasACaseOrAReason) {

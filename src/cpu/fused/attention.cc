@@ -24,7 +24,7 @@
 namespace ebb::cpu {
 namespace {
 
-constexpr std::int64_t kRows = CpuModel::attention_rows, kColumns = CpuModel::attention_columns;
+constexpr std::int64_t kBlockRows = CpuModel::attention_rows, kBlockColumns = CpuModel::attention_columns;
 
 // Memory of a block, from the pool and as it is: fresh memory, filled with zeros, took longer than a short sequence.
 template <class T>
@@ -140,18 +140,18 @@ void forward(const LibraryCall& call) {
   const View* mask = z.call.mask ? &call.inputs[3] : nullptr;
   T* lse = static_cast<T*>(call.outputs[1].data);
   const StoreFn store = z.k.store(Sizes<T>::kType, out.dtype);
-  const std::int64_t blocks = (z.rows + kRows - 1) / kRows;
+  const std::int64_t blocks = (z.rows + kBlockRows - 1) / kBlockRows;
   parallel_for(z.batches * blocks, [&](std::int64_t task) {
-    const std::int64_t b = task / blocks, i = task % blocks * kRows, n = std::min(kRows, z.rows - i);
-    const std::int64_t wide = std::min(kColumns, z.columns);
+    const std::int64_t b = task / blocks, i = task % blocks * kBlockRows, n = std::min(kBlockRows, z.rows - i);
+    const std::int64_t wide = std::min(kBlockColumns, z.columns);
     const Scratch<T> q_rows(n, z.width), k_rows(wide, z.width), v_rows(wide, z.values), s(n, wide), line(1, wide);
     std::vector<T> o(static_cast<std::size_t>(n * z.values), T(0));
     std::vector<double> largest(static_cast<std::size_t>(n), -std::numeric_limits<double>::infinity()),
         total(static_cast<std::size_t>(n), 0.0);
     const T* q_block = rows_of(q, b, i, n, q_rows.data());
     const std::int64_t seen = z.visible(b, i, n);
-    for (std::int64_t j = z.begins(b, i) / kColumns * kColumns; j < seen; j += kColumns) {
-      const std::int64_t m = std::min(kColumns, seen - j);
+    for (std::int64_t j = z.begins(b, i) / kBlockColumns * kBlockColumns; j < seen; j += kBlockColumns) {
+      const std::int64_t m = std::min(kBlockColumns, seen - j);
       scores(z, mask, b, i, n, q_block, j, m, rows_of(key, z.key_of(b), j, m, k_rows.data()), s.data(), line.data());
       for (std::int64_t r = 0; r < n; ++r) {
         const auto at = static_cast<std::size_t>(r);
@@ -221,11 +221,12 @@ class Backward {
       to_[i] = {first + before / static_cast<std::ptrdiff_t>(size_of(out.dtype)), result.strides[0], result.strides[1],
                 result.shape[3], result.shape[2]};
     }
-    const std::int64_t down = (z_.rows + kRows - 1) / kRows, across = (z_.columns + kColumns - 1) / kColumns;
+    const std::int64_t down = (z_.rows + kBlockRows - 1) / kBlockRows,
+                       across = (z_.columns + kBlockColumns - 1) / kBlockColumns;
     // δ, a number a row
     delta_.resize(static_cast<std::size_t>(z_.batches * z_.rows));
     parallel_for(z_.batches * down, [&](std::int64_t task) {
-      const std::int64_t b = task / down, i = task % down * kRows, n = std::min(kRows, z_.rows - i);
+      const std::int64_t b = task / down, i = task % down * kBlockRows, n = std::min(kBlockRows, z_.rows - i);
       const Scratch<T> g_rows(n, z_.values), o_rows(n, z_.values);
       const T *g = rows_of(g_, b, i, n, g_rows.data()), *o = rows_of(o_, b, i, n, o_rows.data());
       for (std::int64_t r = 0; r < n; ++r) {
@@ -271,15 +272,15 @@ class Backward {
   void blocks(std::int64_t b, std::int64_t top, std::int64_t bottom, std::int64_t left, std::int64_t right, bool rows,
               bool columns) const {
     const Sizes<T>& z = z_;
-    const std::int64_t high = std::min(kRows, z.rows), wide = std::min(kColumns, z.columns);
+    const std::int64_t high = std::min(kBlockRows, z.rows), wide = std::min(kBlockColumns, z.columns);
     const Scratch<T> q_rows(high, z.width), g_rows(high, z.values), k_rows(wide, z.width), v_rows(wide, z.values),
         p(high, wide), ds(high, wide), line(1, wide);
     for (std::int64_t jb = left; jb < right; ++jb) {
-      const std::int64_t j = jb * kColumns, all = std::min(kColumns, z.columns - j);
+      const std::int64_t j = jb * kBlockColumns, all = std::min(kBlockColumns, z.columns - j);
       const T* key = rows_of(k_, z.key_of(b), j, all, k_rows.data());
       const T* value = rows_of(v_, z.key_of(b), j, all, v_rows.data());
       for (std::int64_t ib = top; ib < bottom; ++ib) {
-        const std::int64_t i = ib * kRows, n = std::min(kRows, z.rows - i);
+        const std::int64_t i = ib * kBlockRows, n = std::min(kBlockRows, z.rows - i);
         const std::int64_t m = std::min(all, z.visible(b, i, n) - j);
         if (m <= 0 || z.begins(b, i) >= j + m) continue;
         const T *q = rows_of(q_, b, i, n, q_rows.data()), *g = rows_of(g_, b, i, n, g_rows.data());

@@ -169,7 +169,7 @@ class Sample {
 };
 
 template <class T, bool kDual>
-void sample(const AlignmentArguments& a, std::int64_t n, const LibraryCall& call) {
+void ctc_sample(const AlignmentArguments& a, std::int64_t n, const LibraryCall& call) {
   Sample<T, kDual> s(a, n);
   const Wide total = s.forward(a.o.order >= 1);
   const bool possible = !total.is_zero();
@@ -207,8 +207,9 @@ void run_ctc(const LibraryCall& call) {
   const AlignmentArguments a(call, "ctc_loss", 0, 1, labels.shape.rank() == 1 ? labels.shape[0] : labels.shape[1]);
   with_floating_type(a.log_probs.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    parallel_for(a.log_probs.shape[1],
-                 [&](std::int64_t n) { a.o.order == 2 ? sample<T, true>(a, n, call) : sample<T, false>(a, n, call); });
+    parallel_for(a.log_probs.shape[1], [&](std::int64_t n) {
+      a.o.order == 2 ? ctc_sample<T, true>(a, n, call) : ctc_sample<T, false>(a, n, call);
+    });
   });
 }
 

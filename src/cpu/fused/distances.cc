@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/buffer.h"
+#include "core/ceil_div.h"
 #include "core/parallel.h"
 #include "cpu/fused/distance_kernels.h"
 #include "cpu/library/copy.h"
@@ -17,10 +18,6 @@
 // in the order of its terms, whatever the shapes around it.
 namespace ebb::cpu {
 namespace {
-
-constexpr std::int64_t kRows = kDistanceRows, kColumns = kDistanceColumns;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 template <class T>
 BufferPtr room_for(std::int64_t count) {
@@ -38,16 +35,16 @@ void each_batch(std::int64_t batches, const Body& body) {
   for (std::int64_t i = 0; i < batches; ++i) body(i);
 }
 
-// Rows x [n, depth] as panels [n/kColumns][depth][kColumns]; columns that do not exist are 0.
+// Rows x [n, depth] as panels [n/kDistanceColumns][depth][kDistanceColumns]; columns that do not exist are 0.
 template <class T>
 void pack_panels(const T* x, std::int64_t n, std::int64_t depth, T* panels) {
-  parallel_for(ceil_div(n, kColumns), [&](std::int64_t p) {
-    T* const to = panels + p * depth * kColumns;
-    const std::int64_t many = std::min(kColumns, n - p * kColumns);
-    if (many < kColumns) std::fill_n(to, depth * kColumns, T{0});
-    const T* const from = x + p * kColumns * depth;
+  parallel_for(ceil_div(n, kDistanceColumns), [&](std::int64_t p) {
+    T* const to = panels + p * depth * kDistanceColumns;
+    const std::int64_t many = std::min(kDistanceColumns, n - p * kDistanceColumns);
+    if (many < kDistanceColumns) std::fill_n(to, depth * kDistanceColumns, T{0});
+    const T* const from = x + p * kDistanceColumns * depth;
     for (std::int64_t k = 0; k < depth; ++k) {
-      for (std::int64_t j = 0; j < many; ++j) to[k * kColumns + j] = from[j * depth + k];
+      for (std::int64_t j = 0; j < many; ++j) to[k * kDistanceColumns + j] = from[j * depth + k];
     }
   });
 }
@@ -102,19 +99,19 @@ void all_distances(const T* a, std::int64_t m, const T* panels, std::int64_t n, 
                    const Pairing<T>& to) {
   const DistanceKernels<T>& kernels = distance_kernels<T>();
   const std::int64_t task_rows = cpu_model().distance_rows, task_panels = cpu_model().distance_panels;
-  const std::int64_t all_panels = ceil_div(n, kColumns), across = ceil_div(all_panels, task_panels);
+  const std::int64_t all_panels = ceil_div(n, kDistanceColumns), across = ceil_div(all_panels, task_panels);
   parallel_for(ceil_div(m, task_rows) * across, [&](std::int64_t task) {
     const std::int64_t top = task / across * task_rows, bottom = std::min(m, top + task_rows);
     const std::int64_t begin = task % across * task_panels, end = std::min(all_panels, begin + task_panels);
-    alignas(64) T block[kRows * kColumns];
+    alignas(64) T block[kDistanceRows * kDistanceColumns];
     for (std::int64_t panel = begin; panel < end; ++panel) {
-      const std::int64_t first = panel * kColumns, many = std::min(kColumns, n - first);
-      for (std::int64_t i = top; i < bottom; i += kRows) {
+      const std::int64_t first = panel * kDistanceColumns, many = std::min(kDistanceColumns, n - first);
+      for (std::int64_t i = top; i < bottom; i += kDistanceRows) {
         if (to.pairs && first + many <= i + 1) continue;
-        const std::int64_t rows = std::min(kRows, bottom - i);
-        const T *const x = a + i * depth, *const y = panels + panel * depth * kColumns;
+        const std::int64_t rows = std::min(kDistanceRows, bottom - i);
+        const T *const x = a + i * depth, *const y = panels + panel * depth * kDistanceColumns;
         if (!kernels.block[p - 1](rows, depth, x, y, block)) kernels.any_range(rows, depth, x, y, block);
-        for (std::int64_t r = 0; r < rows; ++r) to.store(i + r, first, many, block + r * kColumns);
+        for (std::int64_t r = 0; r < rows; ++r) to.store(i + r, first, many, block + r * kDistanceColumns);
       }
     }
   });
@@ -157,9 +154,9 @@ void gradient_to_rows(const T* a, std::int64_t m, const T* b, std::int64_t n, st
         d.load(top, rows, first, many, distances.data(), part);
         kernels.divide(rows * part, distances.data(), weights.data());
       }
-      for (std::int64_t r = 0; r < rows; r += kRows) {
-        kernels.pull[p - 1](std::min(kRows, rows - r), width, rows_a + (top + r) * width, rows_b + first * width,
-                            weights.data() + r * part, part, many, sums.data() + r * width);
+      for (std::int64_t r = 0; r < rows; r += kDistanceRows) {
+        kernels.pull[p - 1](std::min(kDistanceRows, rows - r), width, rows_a + (top + r) * width,
+                            rows_b + first * width, weights.data() + r * part, part, many, sums.data() + r * width);
       }
     }
     for (std::int64_t r = 0; r < rows; ++r) {
@@ -179,13 +176,13 @@ void distances_of(const LibraryCall& call) {
   const std::int64_t depth = a.shape[rank - 1], batches = rank == 3 ? a.shape[0] : 1;
   const std::int64_t rows_a = a.shape[rank - 2], rows_b = b.shape[rank - 2];
   // The longer side lies along vectors; a distance is the same from both ends.
-  const bool turned = !options.pairs && rows_b < kColumns && rows_a > rows_b;
+  const bool turned = !options.pairs && rows_b < kDistanceColumns && rows_a > rows_b;
   const std::int64_t m = turned ? rows_b : rows_a, n = turned ? rows_a : rows_b;
   each_batch(batches, [&](std::int64_t i) {
     const T *rows = static_cast<const T*>(a.data) + i * rows_a * depth,
             *columns = static_cast<const T*>(b.data) + i * rows_b * depth;
     if (turned) std::swap(rows, columns);
-    const BufferPtr panels = room_for<T>(ceil_div(n, kColumns) * kColumns * depth);
+    const BufferPtr panels = room_for<T>(ceil_div(n, kDistanceColumns) * kDistanceColumns * depth);
     pack_panels(columns, n, depth, elements<T>(panels));
     T* const to = static_cast<T*>(call.outputs[0].data) + i * m * n;
     all_distances<T>(rows, m, elements<T>(panels), n, depth, options.p,

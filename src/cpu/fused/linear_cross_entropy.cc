@@ -214,8 +214,8 @@ class LinearCrossEntropy {
     for (std::int64_t r = 0; r < rows_; ++r) {
       const std::int64_t y = target(r);
       if (y == o_.ignore_index) continue;
-      require(y >= 0 && y < classes_, Error::Kind::index, "linear_cross_entropy: target[{}] = {} is outside [0, {})", r,
-              y, classes_);
+      require(y >= 0 && y < classes_, Error::Kind::index, "{}: target[{}] = {} is outside [0, {})", o_.name(), r, y,
+              classes_);
       kept_.push_back(r);
     }
     if (units_) order_by_units();

@@ -91,7 +91,7 @@ class Lattice {
 };
 
 template <class T, bool kDual>
-void sample(const AlignmentArguments& a, std::int64_t n, const LibraryCall& call) {
+void transducer_sample(const AlignmentArguments& a, std::int64_t n, const LibraryCall& call) {
   Lattice<T, kDual> s(a, n);
   const Wide total = s.forward(a.o.order >= 1);
   const bool possible = !total.is_zero();
@@ -123,8 +123,9 @@ void run_transducer(const LibraryCall& call) {
   const AlignmentArguments a(call, "rnnt_loss", 1, 0, call.inputs[0].shape[2] - 1);
   with_floating_type(a.log_probs.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    parallel_for(a.log_probs.shape[0],
-                 [&](std::int64_t n) { a.o.order == 2 ? sample<T, true>(a, n, call) : sample<T, false>(a, n, call); });
+    parallel_for(a.log_probs.shape[0], [&](std::int64_t n) {
+      a.o.order == 2 ? transducer_sample<T, true>(a, n, call) : transducer_sample<T, false>(a, n, call);
+    });
   });
 }
 

@@ -63,7 +63,7 @@ void multiply_deep(const Call<T>& call, const GemmTiles<T, P>& tiles, const Gemm
   T* parts = reinterpret_cast<T*>(memory.data());
   for (std::int64_t first = 0; first < plan.blocks; first += plan.at_a_time) {
     const std::int64_t count = std::min(plan.at_a_time, plan.blocks - first);
-    parallel_for(pieces_of(count, plan.per_task), [&](std::int64_t task) {
+    parallel_for(ceil_div(count, plan.per_task), [&](std::int64_t task) {
       for (std::int64_t i = task * plan.per_task; i < std::min(count, (task + 1) * plan.per_task); ++i) {
         const std::int64_t p = (first + i) * plan.depth;
         const Call<T> block{call.m,
@@ -211,7 +211,7 @@ void run_to_halves(Call<float> call, DType dtype, void* out, std::int64_t stride
       }
       run(part, 0.0f);
       const std::int64_t step = std::max<std::int64_t>(1, model.rounding_elements / part.n);
-      for_each(call.shared, pieces_of(part.m, step), [&](std::int64_t task) {
+      for_each(call.shared, ceil_div(part.m, step), [&](std::int64_t task) {
         for (std::int64_t r = task * step; r < std::min(part.m, (task + 1) * step); ++r)
           float_to_halves(dtype, part.c + r * part.n, place(i + r, j), part.n);
       });

@@ -21,8 +21,8 @@ inline constexpr std::int64_t kGemmDepth = 384;
 #endif
 inline constexpr std::int64_t kGemmMostDepth = 1024;  // of anything
 inline std::int64_t gemm_depth(std::int64_t k, std::int64_t most) {
-  const std::int64_t blocks = pieces_of(k, most);
-  return blocks <= 1 ? k : pieces_of(pieces_of(k, blocks), 8) * 8;
+  const std::int64_t blocks = ceil_div(k, most);
+  return blocks <= 1 ? k : ceil_div(ceil_div(k, blocks), 8) * 8;
 }
 
 // A factor to pack: element (w, p) of `wide` rows of A or columns of B, and of `depth`, is

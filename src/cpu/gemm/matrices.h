@@ -31,9 +31,9 @@ struct Factor {
   // Whole lines of the cache, so that what is packed after it begins with one.
   std::int64_t space(std::int64_t wide, std::int64_t depth) const {
     constexpr std::int64_t kLine = 64 / sizeof(P);
-    if (has_tails()) return pieces_of(tiles.shape.group * packed(wide), kLine) * kLine;  // of any block of k
+    if (has_tails()) return ceil_div(tiles.shape.group * packed(wide), kLine) * kLine;  // of any block of k
     const std::int64_t count = stays() ? (rest_lies(wide) ? 0 : packed(wide % width)) : packed(wide);
-    return pieces_of(tiles.shape.packed_depth(depth) * count, kLine) * kLine;
+    return ceil_div(tiles.shape.packed_depth(depth) * count, kLine) * kLine;
   }
 
   // Of `wide` rows or columns, when all tasks have packed them to `to`.
@@ -64,7 +64,7 @@ struct Factor {
     return {to, width, width * length, to + wide / width * width * length};
   }
   std::int64_t tasks(std::int64_t wide, std::int64_t depth) const {
-    return unpacked() ? wide % width > 0 && !rest_lies(wide) : pieces_of(wide, step(wide, depth));
+    return unpacked() ? wide % width > 0 && !rest_lies(wide) : ceil_div(wide, step(wide, depth));
   }
   void run(std::int64_t task, const GemmSource& source, std::int64_t wide, std::int64_t depth, P* to) const {
     if (unpacked()) return pack_last(source, wide, depth, to);
@@ -176,7 +176,7 @@ class MatrixProduct {
   }
 
   std::int64_t blocks_from(std::int64_t p) const {
-    return pieces_of(std::min(plan_.at_a_time * plan_.depth, call_.k - p), plan_.depth);
+    return ceil_div(std::min(plan_.at_a_time * plan_.depth, call_.k - p), plan_.depth);
   }
   std::int64_t depth_of(std::int64_t p) const { return std::min(plan_.depth, call_.k - p); }
 
@@ -213,8 +213,8 @@ class MatrixProduct {
   // body(first row, first column, rows, columns) for every task of so many rows and columns.
   template <class Body>
   void for_each_task(std::int64_t rows, std::int64_t cols, Body&& body) const {
-    const std::int64_t across = pieces_of(cols, plan_.task_cols);
-    for_each(plan_.shared, pieces_of(rows, plan_.task_rows) * across, [&](std::int64_t task) {
+    const std::int64_t across = ceil_div(cols, plan_.task_cols);
+    for_each(plan_.shared, ceil_div(rows, plan_.task_rows) * across, [&](std::int64_t task) {
       const std::int64_t i = task / across * plan_.task_rows, j = task % across * plan_.task_cols;
       body(i, j, std::min(plan_.task_rows, rows - i), std::min(plan_.task_cols, cols - j));
     });

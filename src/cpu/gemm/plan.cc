@@ -16,7 +16,7 @@ class Planner {
     plan_.tiles = tiles;
     plan_.shared = request.shared;
     plan_.depth = gemm_depth(request.k, tiles.most_depth);
-    plan_.blocks = pieces_of(request.k, plan_.depth);
+    plan_.blocks = ceil_div(request.k, plan_.depth);
   }
 
   GemmPlan run() {
@@ -52,7 +52,7 @@ class Planner {
     rows = std::min(rows, r_.m);
     cols = std::min(cols, r_.n);
     if (near() && t_.group == 1) {
-      cols = pieces_of(cols, t_.lanes) * t_.lanes;
+      cols = ceil_div(cols, t_.lanes) * t_.lanes;
       depth += model_.result_steps;
     }
     return 2.0 * static_cast<double>(rows) * static_cast<double>(cols) * static_cast<double>(depth);
@@ -73,7 +73,7 @@ class Planner {
       return;
     }
     plan_.order = GemmPlan::Order::outputs;
-    const std::int64_t least = pieces_of(model_.vector_elements / r_.k, model_.vector_unit) * model_.vector_unit;
+    const std::int64_t least = ceil_div(model_.vector_elements / r_.k, model_.vector_unit) * model_.vector_unit;
     plan_.task_cols =
         dense_rows ? kGemmMostVectorOutputs : std::clamp(least, model_.vector_unit, kGemmMostVectorOutputs);
   }
@@ -100,7 +100,7 @@ class Planner {
   void plan_turns() {
     plan_.order = GemmPlan::Order::turns;
     plan_.at_a_time = std::min(kGemmMostAtATime, plan_.blocks);
-    plan_.turns = pieces_of(pieces_of(r_.n, t_.cols), threads()) * threads();
+    plan_.turns = ceil_div(ceil_div(r_.n, t_.cols), threads()) * threads();
     plan_.pack_elements = pack_elements();
     plan_.b.own = true;
   }
@@ -156,7 +156,7 @@ class Planner {
     if (!f.own) return FactorAccess::packed;
     if (t_.group > 1) return of_rows && reads_groups(f) ? FactorAccess::in_rows : FactorAccess::packed;
     const std::int64_t wide = std::min(of_rows ? r_.m : r_.n, of_rows ? model_.in_place_rows : model_.in_place_cols);
-    const std::int64_t passes = of_rows ? pieces_of(r_.n, t_.cols) : pieces_of(r_.m, t_.rows);
+    const std::int64_t passes = of_rows ? ceil_div(r_.n, t_.cols) : ceil_div(r_.m, t_.rows);
     if (f.wide_stride == 1 && (passes <= model_.in_place_passes || wide * plan_.depth <= model_.in_place_elements))
       return FactorAccess::in_place;
     if (!near() || !is_near((of_rows ? r_.m : r_.n) * r_.k * t_.bytes)) return FactorAccess::packed;
@@ -188,14 +188,14 @@ class Planner {
     const std::int64_t least = !near() ? model_.least_tasks : threads() == 1 ? 1 : model_.least_tasks_near;
     return plan_.shared ? std::max(least, model_.tasks_per_thread * threads()) : 1;
   }
-  static std::int64_t half(std::int64_t step, std::int64_t unit) { return pieces_of(step / 2, unit) * unit; }
-  static std::int64_t rounded_up(std::int64_t size, std::int64_t unit) { return pieces_of(size, unit) * unit; }
+  static std::int64_t half(std::int64_t step, std::int64_t unit) { return ceil_div(step / 2, unit) * unit; }
+  static std::int64_t rounded_up(std::int64_t size, std::int64_t unit) { return ceil_div(size, unit) * unit; }
 
   // Both factors are packed by all, block after block.
   void cut_rows() {
-    const std::int64_t across = pieces_of(most_cols(), plan_.task_cols);
+    const std::int64_t across = ceil_div(most_cols(), plan_.task_cols);
     while (plan_.task_rows > model_.least_rows &&
-           is_too_long(pieces_of(most_rows(), plan_.task_rows) * across, wanted_tasks(),
+           is_too_long(ceil_div(most_rows(), plan_.task_rows) * across, wanted_tasks(),
                        work(plan_.task_rows, plan_.task_cols, plan_.depth)))
       plan_.task_rows /= 2;
   }
@@ -216,7 +216,7 @@ class Planner {
                                       : copies     ? model_.least_rows_of_copies
                                                    : model_.least_rows;
       const std::int64_t rows_per_col = copies && plan_.depth > model_.long_sums ? model_.rows_per_col_of_long_sums : 1;
-      while (is_too_long(pieces_of(most_rows(), rows) * pieces_of(n, cols), wanted_tasks(), work(rows, cols, r_.k))) {
+      while (is_too_long(ceil_div(most_rows(), rows) * ceil_div(n, cols), wanted_tasks(), work(rows, cols, r_.k))) {
         const bool cut_rows = rows > least_rows, cut_cols = std::min(cols, n) > std::max(t_.cols, col_unit);
         if (!cut_rows && !cut_cols) break;
         if (cut_rows && (!cut_cols || std::min(rows, m) >= rows_per_col * std::min(cols, n))) {
@@ -230,8 +230,8 @@ class Planner {
     plan_.b.own = plan_.b.own || all_rows;
     plan_.a.own = plan_.a.own || (!all_rows && cols >= n);
     // As many tasks, of nearly equal size.
-    if (plan_.a.own || plan_.b.own) rows = rounded_up(pieces_of(m, pieces_of(m, rows)), t_.rows);
-    if (plan_.b.own) cols = rounded_up(pieces_of(n, pieces_of(n, cols)), col_unit);
+    if (plan_.a.own || plan_.b.own) rows = rounded_up(ceil_div(m, ceil_div(m, rows)), t_.rows);
+    if (plan_.b.own) cols = rounded_up(ceil_div(n, ceil_div(n, cols)), col_unit);
   }
 
   // All rows, and columns alone are cut, if that makes tasks enough: then B is packed by its reader.
@@ -243,7 +243,7 @@ class Planner {
     const std::int64_t least_across = threads() == 1 ? model_.least_tasks_across_alone : model_.least_tasks_across;
     const std::int64_t wanted = plan_.shared ? std::max(least_across, per_thread * threads()) : 1;
     std::int64_t step = plan_.task_cols;
-    const auto too_long = [&] { return is_too_long(pieces_of(r_.n, step), wanted, work(r_.m, step, r_.k)); };
+    const auto too_long = [&] { return is_too_long(ceil_div(r_.n, step), wanted, work(r_.m, step, r_.k)); };
     while (step > least && too_long()) step = half(step, unit);
     if (too_long()) return false;
     plan_.task_cols = step;
@@ -255,20 +255,20 @@ class Planner {
   // Tasks that pack what they read and wait for nobody: what one thread has packed, another fetches from its cache at a
   // fraction of the speed at which it packs that itself. An estimate says how many tasks, and of which shape.
   void cut_for_lone_tasks() {
-    const std::int64_t row_units = pieces_of(r_.m, t_.rows), col_units = pieces_of(r_.n, t_.cols);
-    const std::int64_t least_down = pieces_of(r_.m, model_.lone_rows);
-    const std::int64_t least_across = pieces_of(r_.n, plan_.task_cols);
+    const std::int64_t row_units = ceil_div(r_.m, t_.rows), col_units = ceil_div(r_.n, t_.cols);
+    const std::int64_t least_down = ceil_div(r_.m, model_.lone_rows);
+    const std::int64_t least_across = ceil_div(r_.n, plan_.task_cols);
     const bool in_rows = plan_.a.access == FactorAccess::in_rows;
     double least = std::numeric_limits<double>::max();
     const auto consider = [&](std::int64_t down, std::int64_t across) {
-      const std::int64_t row_step = pieces_of(row_units, down) * t_.rows;
-      const std::int64_t col_step = pieces_of(col_units, across) * t_.cols;
-      const std::int64_t tasks = pieces_of(r_.m, row_step) * pieces_of(r_.n, col_step);
+      const std::int64_t row_step = ceil_div(row_units, down) * t_.rows;
+      const std::int64_t col_step = ceil_div(col_units, across) * t_.cols;
+      const std::int64_t tasks = ceil_div(r_.m, row_step) * ceil_div(r_.n, col_step);
       const auto rows = static_cast<double>(row_step), cols = static_cast<double>(col_step);
       const double one = rows * cols + rows * (in_rows ? model_.reading_cost : model_.packing_cost) +
                          cols * model_.packing_cost + model_.task_cost / static_cast<double>(r_.k);
       const double all =
-          (static_cast<double>(pieces_of(tasks, threads())) + (threads() > 1 ? model_.tasks_apart : 0)) * one;
+          (static_cast<double>(ceil_div(tasks, threads())) + (threads() > 1 ? model_.tasks_apart : 0)) * one;
       if (all >= least) return;
       least = all;
       plan_.task_rows = row_step;
@@ -278,10 +278,10 @@ class Planner {
     for (std::int64_t per_thread = 1; per_thread <= most; per_thread *= 2) {
       const std::int64_t tasks = per_thread * threads();
       for (std::int64_t down = least_down; down <= std::max(least_down, std::min(row_units, tasks)); down *= 2)
-        consider(down, std::clamp(pieces_of(tasks, down), least_across, std::max(least_across, col_units)));
+        consider(down, std::clamp(ceil_div(tasks, down), least_across, std::max(least_across, col_units)));
     }
     plan_.b.own = true;
-    plan_.a.own = in_rows || pieces_of(r_.n, plan_.task_cols) <= (threads() == 1 ? 1 : 2 * threads());
+    plan_.a.own = in_rows || ceil_div(r_.n, plan_.task_cols) <= (threads() == 1 ? 1 : 2 * threads());
   }
 
   std::int64_t blocks_at_a_time() const {

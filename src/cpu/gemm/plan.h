@@ -4,13 +4,12 @@
 #include <cstdint>
 #include <string>
 
+#include "core/ceil_div.h"
 #include "cpu/model/cpu_model.h"
 
 // How a product will be made, as a value: it is decided here, and the rest of this folder carries it out. `depth` and
 // the tiles decide the bits of the result; everything else may be chosen freely.
 namespace ebb::cpu {
-
-inline std::int64_t pieces_of(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
 
 // What a plan must know of the tiles that carry it out.
 struct GemmTileShape {
@@ -23,7 +22,7 @@ struct GemmTileShape {
   bool rows_stay;  // a panel of A stays in the level-1 cache while those of B pass by from the second, not vice versa
   bool reads_rows = false;  // of A where they lie, although k is in groups
 
-  std::int64_t packed_depth(std::int64_t depth) const { return pieces_of(depth, group) * group; }
+  std::int64_t packed_depth(std::int64_t depth) const { return ceil_div(depth, group) * group; }
   bool operator==(const GemmTileShape&) const = default;
 };
 

@@ -23,7 +23,7 @@ class ProductInTurns {
     const BufferPtr memory = BufferPtr::allocate(static_cast<std::size_t>(space_a + space_b) * sizeof(P), "matmul");
     P* const rows = reinterpret_cast<P*>(memory.data());
     for (std::int64_t p = 0; p < call_.k; p += plan_.at_a_time * plan_.depth) {
-      const Part part{p, pieces_of(std::min(plan_.at_a_time * plan_.depth, call_.k - p), plan_.depth), rows};
+      const Part part{p, ceil_div(std::min(plan_.at_a_time * plan_.depth, call_.k - p), plan_.depth), rows};
       pack_rows(part);
       std::atomic<std::int64_t> taken{0};
       for_each(plan_.shared, plan_.shared ? num_threads() : 1,
@@ -94,10 +94,10 @@ class ProductInTurns {
   const Call<T>& call_;
   const GemmTiles<T, P>& tiles_;
   const GemmPlan& plan_;
-  const std::int64_t lanes_ = tiles_.shape.lanes, vectors_ = pieces_of(call_.n, lanes_);
+  const std::int64_t lanes_ = tiles_.shape.lanes, vectors_ = ceil_div(call_.n, lanes_);
   const Factor<T, P> fa_{tiles_, plan_, true}, fb_{tiles_, plan_, false};
   const std::int64_t of_block_ = fa_.space(call_.m, plan_.depth);  // of A, and the columns of a turn:
-  const std::int64_t of_turn_ = fb_.space(pieces_of(vectors_, plan_.turns) * lanes_, plan_.depth);
+  const std::int64_t of_turn_ = fb_.space(ceil_div(vectors_, plan_.turns) * lanes_, plan_.depth);
 };
 
 }  // namespace ebb::cpu

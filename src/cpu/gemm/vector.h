@@ -18,7 +18,7 @@ class VectorProduct {
   void run() const {
     if (plan_.order == GemmPlan::Order::depth) return share_depth();
     const std::int64_t step = plan_.task_cols;
-    for_each(plan_.shared, pieces_of(outputs_, step), [&](std::int64_t task) {
+    for_each(plan_.shared, ceil_div(outputs_, step), [&](std::int64_t task) {
       const std::int64_t j = task * step, n = std::min(step, outputs_ - j);
       T sum[kGemmMostVectorOutputs];
       for (std::int64_t p = 0; p < blocks_; ++p) {
@@ -35,7 +35,7 @@ class VectorProduct {
     const std::int64_t per_task = plan_.at_a_time;
     const BufferPtr memory = BufferPtr::allocate(static_cast<std::size_t>(blocks_ * outputs_) * sizeof(T), "matmul");
     T* sums = reinterpret_cast<T*>(memory.data());
-    for_each(plan_.shared, pieces_of(blocks_, per_task), [&](std::int64_t task) {
+    for_each(plan_.shared, ceil_div(blocks_, per_task), [&](std::int64_t task) {
       std::int64_t p = task * per_task;
       const std::int64_t end = std::min(blocks_, p + per_task), whole = std::min(end, call_.k / depth_);
       while (plan_.side_by_side && p < whole) {

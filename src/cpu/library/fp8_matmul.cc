@@ -43,16 +43,16 @@ float value(Half x) { return to_float(x); }
 float value(BFloat16 x) { return to_float(x); }
 
 // Lines of k elements each, rounded: element (line, i) of `data` lies at line·line_step + i·step.
-struct Lines {
+struct RoundedLines {
   std::vector<BFloat16> data;
   std::int64_t line_step, step;
 };
 
 template <class T>
-Lines rounded_lines(const T* x, std::int64_t lines, std::int64_t k, std::int64_t line_step, std::int64_t step,
-                    const Fp8Format& format) {
+RoundedLines rounded_lines(const T* x, std::int64_t lines, std::int64_t k, std::int64_t line_step, std::int64_t step,
+                           const Fp8Format& format) {
   const bool beside = step == 1 || line_step != 1;  // lines lie one after the other, or side by side
-  Lines to{std::vector<BFloat16>(static_cast<std::size_t>(lines * k)), beside ? k : 1, beside ? 1 : lines};
+  RoundedLines to{std::vector<BFloat16>(static_cast<std::size_t>(lines * k)), beside ? k : 1, beside ? 1 : lines};
   constexpr std::int64_t kLines = 64;
   parallel_for((lines + kLines - 1) / kLines, [&](std::int64_t task) {
     const std::int64_t first = task * kLines, count = std::min(kLines, lines - first);
@@ -80,7 +80,7 @@ Lines rounded_lines(const T* x, std::int64_t lines, std::int64_t k, std::int64_t
   return to;
 }
 
-Lines lines_of(const View& x, int along, const Fp8Format& format) {
+RoundedLines lines_of(const View& x, int along, const Fp8Format& format) {
   const int across = 1 - along;
   return with_type(x.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
@@ -88,7 +88,7 @@ Lines lines_of(const View& x, int along, const Fp8Format& format) {
       return rounded_lines(static_cast<const T*>(x.data), x.shape[across], x.shape[along], x.strides[across],
                            x.strides[along], format);
     } else {
-      return Lines{};  // fp8_linear takes no other
+      return RoundedLines{};  // fp8_linear takes no other
     }
   });
 }
@@ -99,7 +99,7 @@ void run_fp8_matmul(const LibraryCall& call) {
   const View &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];
   const auto& o = options_as<Fp8Product>(call.attrs);
   const std::int64_t m = a.shape[0], k = a.shape[1], n = b.shape[1];
-  const Lines rows = lines_of(a, 1, fp8_format(o.left_e5m2)), columns = lines_of(b, 0, fp8_format(o.right_e5m2));
+  const RoundedLines rows = lines_of(a, 1, fp8_format(o.left_e5m2)), columns = lines_of(b, 0, fp8_format(o.right_e5m2));
   const Matrix<float> left{rows.data.data(), rows.line_step, rows.step, DType::bf16},
       right{columns.data.data(), columns.step, columns.line_step, DType::bf16};
   if (out.dtype == DType::f32)

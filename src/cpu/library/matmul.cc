@@ -22,11 +22,11 @@ namespace {
 // batches and a's rows go on evenly, the batch is only more rows.
 struct Product {
   std::int64_t m = 0, n = 0, k = 0, batches = 1;
-  std::int64_t a_row = 0, a_col = 0, b_row = 0, b_col = 0;
+  std::int64_t a_row = 0, a_col = 0, b_row = 0, b_col = 0, c_row = 0;
   int batch_rank = 0;
   std::int64_t size[Shape::kMaxRank] = {}, a_batch[Shape::kMaxRank] = {}, b_batch[Shape::kMaxRank] = {};
 
-  Product(const View& a, const View& b) {
+  Product(const View& a, const View& b, const View& out) {
     const int rank = a.shape.rank();
     m = a.shape[rank - 2];
     k = a.shape[rank - 1];
@@ -35,6 +35,7 @@ struct Product {
     a_col = a.strides[rank - 1];
     b_row = b.strides[rank - 2];
     b_col = b.strides[rank - 1];
+    c_row = n + out.room;
     int d = rank - 3;
     for (; d >= 0; --d) {
       if (a.shape[d] == 1) continue;
@@ -78,7 +79,7 @@ void for_each_piece(const Product& p, std::int64_t pieces, Body&& body) {
                  : std::clamp<std::int64_t>(
                        static_cast<std::int64_t>(cpu_model().batch_task_flops / std::max(1.0, flops_of(p))), 1,
                        cpu_model().most_batches_of_task);
-  parallel_for(pieces_of(p.batches, group) * pieces, [&](std::int64_t task) {
+  parallel_for(ceil_div(p.batches, group) * pieces, [&](std::int64_t task) {
     const std::int64_t first = task / pieces * group, last = std::min(p.batches, first + group);
     for (std::int64_t batch = first; batch < last; ++batch) body(batch, task % pieces);
   });
@@ -99,8 +100,8 @@ Matrix<T> matrix_of(const View& x, std::int64_t offset, std::int64_t row_stride,
 template <class T>
 void outer_product(const Product& p, const View& a, const View& b, const View& out) {
   constexpr std::int64_t kRows = 16, kCols = 4096;
-  const std::int64_t across = pieces_of(p.n, kCols);
-  for_each_piece(p, pieces_of(p.m, kRows) * across, [&](std::int64_t batch, std::int64_t piece) {
+  const std::int64_t across = ceil_div(p.n, kCols);
+  for_each_piece(p, ceil_div(p.m, kRows) * across, [&](std::int64_t batch, std::int64_t piece) {
     const std::int64_t i = piece / across * kRows, rows = std::min(kRows, p.m - i);
     const std::int64_t j = piece % across * kCols, cols = std::min(kCols, p.n - j);
     const T* const from_a = static_cast<const T*>(a.data) + p.a_offset(batch) + i * p.a_row;
@@ -141,7 +142,7 @@ void small_products(const Product& p, const View& a, const View& b, const View& 
 
 template <class T>
 void float_matmul(const View& a, const View& b, const View& out, bool adds) {
-  const Product p(a, b);
+  const Product p(a, b, out);
   if (p.k == 1 && a.dtype == out.dtype && !adds) return outer_product<T>(p, a, b, out);
   if (is_small(p, a, b, out)) return small_products<T>(p, a, b, out, adds);
   const auto multiply = [&](auto* product, std::int64_t i) {
@@ -155,10 +156,10 @@ void float_matmul(const View& a, const View& b, const View& out, bool adds) {
 
 // f16 and bf16: products and sums are f32 (gemm.h says how), the result is rounded once.
 void half_matmul(const View& a, const View& b, const View& out) {
-  const Product p(a, b);
+  const Product p(a, b, out);
   const auto multiply = [&](auto* product, std::int64_t i) {
     product(p.m, p.n, p.k, matrix_of<float>(a, p.a_offset(i), p.a_row, p.a_col),
-            matrix_of<float>(b, p.b_offset(i), p.b_row, p.b_col), out.dtype, element_at(out, i * p.m * p.n), p.n);
+            matrix_of<float>(b, p.b_offset(i), p.b_row, p.b_col), out.dtype, element_at(out, i * p.m * p.c_row), p.c_row);
   };
   if (share_batches(p))
     return for_each_piece(p, 1, [&](std::int64_t i, std::int64_t) { multiply(&gemm_to_halves_serial, i); });
@@ -168,12 +169,12 @@ void half_matmul(const View& a, const View& b, const View& out) {
 // Integers wrap. Rows of C are made from rows of B (a is any shape), in blocks of columns that stay in L1.
 template <class T>
 void integer_matmul(const View& a, const View& b, const View& out) {
-  const Product p(a, b);
+  const Product p(a, b, out);
   constexpr std::int64_t kRows = 16, kCols = 1024;
-  const std::int64_t across = pieces_of(p.n, kCols);
+  const std::int64_t across = ceil_div(p.n, kCols);
   const auto* data_a = static_cast<const T*>(a.data);
   const auto* data_b = static_cast<const T*>(b.data);
-  for_each_piece(p, pieces_of(p.m, kRows) * across, [&](std::int64_t batch, std::int64_t piece) {
+  for_each_piece(p, ceil_div(p.m, kRows) * across, [&](std::int64_t batch, std::int64_t piece) {
     const std::int64_t i = piece / across * kRows, rows = std::min(kRows, p.m - i);
     const std::int64_t j = piece % across * kCols, cols = std::min(kCols, p.n - j);
     const T* from_a = data_a + p.a_offset(batch) + i * p.a_row;
@@ -202,7 +203,7 @@ std::string describe_matmul(const LibraryCall& call) {
   const View &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];
   if (out.shape.numel() == 0 || !is_floating(a.dtype) || a.shape[a.shape.rank() - 1] == 0) return "";
   if (is_fp8(call.attrs)) return describe_error(options_as<Fp8Product>(call.attrs), a.shape[1], out.dtype);
-  const Product p(a, b);
+  const Product p(a, b, out);
   if (p.k == 1 && a.dtype == out.dtype && !is_half(a.dtype)) return "outer product";
   if (is_small(p, a, b, out)) return fmt::format("{} small products, shared among threads", p.batches);
   const bool by_batch = share_batches(p);

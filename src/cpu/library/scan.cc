@@ -118,16 +118,16 @@ Accumulator<T> scan_line(const T* x, std::int64_t x_step, T* out, std::int64_t o
 }
 
 // A long line in pieces: the total of each, then each again from the total of those before it.
-constexpr std::int64_t kPiece = 65536;
+constexpr std::int64_t kScanPiece = 65536;
 template <class T, class F>
 void scan_long_line(const T* x, std::int64_t x_step, T* out, std::int64_t out_step, std::int64_t n) {
   using A = Accumulator<T>;
-  const std::int64_t pieces = (n + kPiece - 1) / kPiece;
+  const std::int64_t pieces = (n + kScanPiece - 1) / kScanPiece;
   const auto totals = std::make_unique<A[]>(static_cast<std::size_t>(pieces));
-  const auto length = [&](std::int64_t p) { return std::min(kPiece, n - p * kPiece); };
+  const auto length = [&](std::int64_t p) { return std::min(kScanPiece, n - p * kScanPiece); };
   parallel_for(pieces, [&](std::int64_t p) {
     totals[static_cast<std::size_t>(p)] =
-        scan_line<T, F>(x + p * kPiece * x_step, x_step, nullptr, 0, length(p), F::template start<A>());
+        scan_line<T, F>(x + p * kScanPiece * x_step, x_step, nullptr, 0, length(p), F::template start<A>());
   });
   A before = F::template start<A>();
   for (std::int64_t p = 0; p < pieces; ++p) {
@@ -137,7 +137,7 @@ void scan_long_line(const T* x, std::int64_t x_step, T* out, std::int64_t out_st
     before = F::template apply<A>(before, total);
   }
   parallel_for(pieces, [&](std::int64_t p) {
-    scan_line<T, F>(x + p * kPiece * x_step, x_step, out + p * kPiece * out_step, out_step, length(p),
+    scan_line<T, F>(x + p * kScanPiece * x_step, x_step, out + p * kScanPiece * out_step, out_step, length(p),
                     totals[static_cast<std::size_t>(p)]);
   });
 }
@@ -169,7 +169,7 @@ inline bool are_neighbours(const std::int64_t* offset, std::int64_t count) {
   return true;
 }
 
-constexpr int kTogether = 4;  // lines that are scanned side by side
+constexpr int kScansTogether = 4;  // lines that are scanned side by side
 
 template <class F>
 void run_scan(const LibraryCall& call) {
@@ -189,19 +189,20 @@ void run_scan(const LibraryCall& call) {
     lines.for_each_block([&](const L::Block& block) {
       if (lines.axis_is_innermost()) {
         std::int64_t l = 0;
-        for (const bool split = F::kSplits && n >= 4 * kPiece; !split && l + kTogether <= block.count; l += kTogether) {
-          const T* from[kTogether];
-          T* to[kTogether];
-          A value[kTogether];
-          for (int k = 0; k < kTogether; ++k)
+        for (const bool split = F::kSplits && n >= 4 * kScanPiece; !split && l + kScansTogether <= block.count;
+             l += kScansTogether) {
+          const T* from[kScansTogether];
+          T* to[kScansTogether];
+          A value[kScansTogether];
+          for (int k = 0; k < kScansTogether; ++k)
             from[k] = data + block.offset[1][l + k], to[k] = out + block.offset[0][l + k];
-          std::fill_n(value, kTogether, F::template start<A>());
-          scan_lines<T, F, kTogether>(from, step, to, out_step, n, value);
+          std::fill_n(value, kScansTogether, F::template start<A>());
+          scan_lines<T, F, kScansTogether>(from, step, to, out_step, n, value);
         }
         for (; l < block.count; ++l) {
           const T* from = data + block.offset[1][l];
           T* to = out + block.offset[0][l];
-          if (F::kSplits && n >= 4 * kPiece) {
+          if (F::kSplits && n >= 4 * kScanPiece) {
             scan_long_line<T, F>(from, step, to, out_step, n);
           } else {
             scan_line<T, F>(from, step, to, out_step, n, F::template start<A>());
@@ -270,7 +271,8 @@ void run_places(const LibraryCall& call) {
           scan_places<kLargest, kLines>(from, step, to, out_step, n);
         };
         std::int64_t l = 0;
-        for (; l + kTogether <= block.count; l += kTogether) scan(l, std::integral_constant<int, kTogether>{});
+        for (; l + kScansTogether <= block.count; l += kScansTogether)
+          scan(l, std::integral_constant<int, kScansTogether>{});
         for (; l < block.count; ++l) scan(l, std::integral_constant<int, 1>{});
         return;
       }

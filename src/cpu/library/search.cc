@@ -11,14 +11,15 @@
 namespace ebb::cpu {
 namespace {
 
-constexpr int kTogether = 16;  // searches side by side: their loads do not wait for each other
+constexpr int kSearchesTogether = 16;  // searches side by side: their loads do not wait for each other
 
-// Of `count` values at most kTogether. All searches take the same steps, so that nothing branches on an element.
+// Of `count` values at most kSearchesTogether. All searches take the same steps, so that nothing branches on an
+// element.
 template <bool kRight, class T>
 void search_some(const T* line, std::int64_t line_step, std::int64_t n, const T* values, std::int64_t values_step,
                  int count, std::int64_t* out) {
-  Key<T> key[kTogether];
-  std::int64_t at[kTogether] = {};
+  Key<T> key[kSearchesTogether];
+  std::int64_t at[kSearchesTogether] = {};
   for (int j = 0; j < count; ++j) key[j] = rising_key(values[j * values_step]);
   const auto is_before = [&](std::int64_t i, Key<T> k) {
     const Key<T> here = rising_key(line[i * line_step]);
@@ -41,12 +42,13 @@ void run_searchsorted(const LibraryCall& call) {
   if (total == 0) return;
   auto* const out = static_cast<std::int64_t*>(call.outputs[0].data);
   if (n == 0) return std::fill_n(out, total, 0), void();
-  constexpr std::int64_t kPiece = 4096;  // values
-  const std::int64_t pieces = (m + kPiece - 1) / kPiece, lines = total / m;
+  constexpr std::int64_t kSearchPiece = 4096;  // values
+  const std::int64_t pieces = (m + kSearchPiece - 1) / kSearchPiece, lines = total / m;
   with_type(values.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     parallel_for(lines * pieces, [&](std::int64_t task) {
-      const std::int64_t line = task / pieces, first = task % pieces * kPiece, end = std::min(m, first + kPiece);
+      const std::int64_t line = task / pieces, first = task % pieces * kSearchPiece,
+                         end = std::min(m, first + kSearchPiece);
       std::int64_t rest = line, at_sorted = 0, at_values = 0;
       for (int d = axis - 1; d >= 0; --d) {
         at_sorted += rest % values.shape[d] * sorted.strides[d];
@@ -55,11 +57,11 @@ void run_searchsorted(const LibraryCall& call) {
       }
       const T* const from = static_cast<const T*>(sorted.data) + at_sorted;
       const T* const wanted = static_cast<const T*>(values.data) + at_values;
-      for (std::int64_t i = first; i < end; i += kTogether) {
+      for (std::int64_t i = first; i < end; i += kSearchesTogether) {
         const auto search =
             options_as<SearchsortedCall>(call.attrs).right ? search_some<true, T> : search_some<false, T>;
         search(from, sorted.strides[axis], n, wanted + i * values.strides[axis], values.strides[axis],
-               static_cast<int>(std::min<std::int64_t>(kTogether, end - i)), out + line * m + i);
+               static_cast<int>(std::min<std::int64_t>(kSearchesTogether, end - i)), out + line * m + i);
       }
     });
   });

@@ -17,7 +17,7 @@ namespace {
 struct Range {
   std::int64_t first, count;
 };
-constexpr std::int64_t kPiece = 65536;
+constexpr std::int64_t kSelectPiece = 65536;
 
 // Leaves the records of the range, sorted, of all that could be in it, of which `before` come before the first.
 template <class R>
@@ -78,10 +78,11 @@ struct Bins {
 // All records of the bins that the range falls into; returns how many elements come before them.
 template <class K, class R>
 std::int64_t collect(const K* keys, std::int64_t n, const Range& range, std::vector<R>& found) {
-  const std::int64_t pieces = (n + kPiece - 1) / kPiece;
-  const auto length = [&](std::int64_t p) { return std::min(kPiece, n - p * kPiece); };
+  const std::int64_t pieces = (n + kSelectPiece - 1) / kSelectPiece;
+  const auto length = [&](std::int64_t p) { return std::min(kSelectPiece, n - p * kSelectPiece); };
   std::vector<Bins<K>> bins(static_cast<std::size_t>(pieces));
-  parallel_for(pieces, [&](std::int64_t p) { bins[static_cast<std::size_t>(p)].add(keys + p * kPiece, length(p)); });
+  parallel_for(pieces,
+               [&](std::int64_t p) { bins[static_cast<std::size_t>(p)].add(keys + p * kSelectPiece, length(p)); });
   std::size_t low = 0, high = 0;
   std::int64_t before = 0, seen = 0;
   for (std::size_t bin = 0;; ++bin) {
@@ -99,7 +100,7 @@ std::int64_t collect(const K* keys, std::int64_t n, const Range& range, std::vec
   found.resize(start.back());
   parallel_for(pieces, [&](std::int64_t p) {
     R* to = found.data() + start[static_cast<std::size_t>(p)];
-    const std::int64_t begin = p * kPiece, end = begin + length(p);
+    const std::int64_t begin = p * kSelectPiece, end = begin + length(p);
     for (std::int64_t i = begin; i < end; ++i) {
       if (Bins<K>::of(keys[i]) - low <= high - low) *to++ = make_record<R>(keys[i], i);
     }
@@ -111,14 +112,15 @@ std::int64_t collect(const K* keys, std::int64_t n, const Range& range, std::vec
 template <class K, class R>
 void select_range(const K* keys, std::int64_t n, const Range& range, std::vector<R>& found) {
   constexpr std::int64_t kShort = 512;  // not worth bins
-  const std::int64_t pieces = (n + kPiece - 1) / kPiece;
+  const std::int64_t pieces = (n + kSelectPiece - 1) / kSelectPiece;
   if (range.first == 0 && range.count * pieces * 8 <= n && n > kShort) {
     if (pieces == 1) {
       keep_least(keys, 0, n, range.count, found);
     } else {
       std::vector<std::vector<R>> parts(static_cast<std::size_t>(pieces));
       parallel_for(pieces, [&](std::int64_t p) {
-        keep_least(keys, p * kPiece, std::min(n, (p + 1) * kPiece), range.count, parts[static_cast<std::size_t>(p)]);
+        keep_least(keys, p * kSelectPiece, std::min(n, (p + 1) * kSelectPiece), range.count,
+                   parts[static_cast<std::size_t>(p)]);
       });
       found.clear();
       for (const std::vector<R>& part : parts) found.insert(found.end(), part.begin(), part.end());

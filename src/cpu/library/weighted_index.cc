@@ -76,7 +76,7 @@ void each_rows(const Sizes& z, Body&& body) {
 }
 
 template <class T>
-void store_row(const View& out, std::int64_t image, std::int64_t row, const T* from) {
+void store_weighted_row(const View& out, std::int64_t image, std::int64_t row, const T* from) {
   tile_kernels().store(std::is_same_v<T, double> ? RegType::f64 : RegType::f32, out.dtype)(
       element_at(out, image * out.strides[0] + row * out.strides[1]), 1, from, static_cast<std::size_t>(out.shape[2]));
 }
@@ -92,7 +92,7 @@ void sum_rows(const LibraryCall& call, const Sizes& z, const View& index, const 
     const std::int64_t taps = image * z.points * z.taps;
     body(rows.of(image, first, count, room), static_cast<const std::int64_t*>(index.data) + taps,
          static_cast<const T*>(weight.data) + taps, sums.data());
-    for (std::int64_t r = 0; r < count; ++r) store_row(out, image, first + r, sums.data() + r * length);
+    for (std::int64_t r = 0; r < count; ++r) store_weighted_row(out, image, first + r, sums.data() + r * length);
   });
 }
 

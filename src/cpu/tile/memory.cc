@@ -18,6 +18,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb::cpu::HWY_NAMESPACE {
 namespace {
 
+namespace hn = hwy::HWY_NAMESPACE;
+
 // A mask as a type of its own, so that conversions can tell it from an integer.
 struct Mask32 {
   std::int32_t bits;
@@ -93,6 +95,7 @@ void load(void* dst, const void* src, std::ptrdiff_t stride, std::size_t n) {
     } else if constexpr (std::is_same_v<From, Half> && std::is_same_v<To, float>) {
       f16_to_f32(d, reinterpret_cast<const std::uint16_t*>(s), n);
     } else {
+#pragma GCC ivdep  // bytes may alias anything: the compiler would go element by element
       for (std::size_t i = 0; i < n; ++i) d[i] = convert<To>(s[i]);
     }
   } else if (stride == 0) {
@@ -101,6 +104,20 @@ void load(void* dst, const void* src, std::ptrdiff_t stride, std::size_t n) {
   } else {
     for (std::size_t i = 0; i < n; ++i) d[i] = convert<To>(s[static_cast<std::ptrdiff_t>(i) * stride]);
   }
+}
+
+// Masks as bytes 0 and 1, which no compiler makes vectors of.
+template <class Bits>
+void masks_to_bytes(std::uint8_t* HWY_RESTRICT to, const Bits* HWY_RESTRICT from, std::size_t n) {
+  const hn::ScalableTag<std::make_unsigned_t<Bits>> d;
+  const hn::Rebind<std::uint8_t, decltype(d)> bytes;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto one = hn::Set(d, 1);
+  const auto* masks = reinterpret_cast<const std::make_unsigned_t<Bits>*>(from);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    hn::StoreU(hn::TruncateTo(bytes, hn::And(hn::LoadU(d, masks + i), one)), bytes, to + i);
+  for (; i < n; ++i) to[i] = static_cast<std::uint8_t>(from[i] & 1);
 }
 
 template <class From, class To>
@@ -113,7 +130,10 @@ void store(void* dst, std::ptrdiff_t stride, const void* src, std::size_t n) {
       std::memcpy(d, s, n * sizeof(To));
     } else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, Half>) {
       f32_to_f16(reinterpret_cast<std::uint16_t*>(d), s, n);
+    } else if constexpr (kIsMask<From> && sizeof(To) == 1) {
+      masks_to_bytes(reinterpret_cast<std::uint8_t*>(d), &s->bits, n);
     } else {
+#pragma GCC ivdep
       for (std::size_t i = 0; i < n; ++i) d[i] = convert<To>(s[i]);
     }
   } else {

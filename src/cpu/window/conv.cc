@@ -6,6 +6,7 @@
 
 #include "calls/convolution.h"
 #include "core/buffer.h"
+#include "core/ceil_div.h"
 #include "core/parallel.h"
 #include "cpu/library/copy.h"
 #include "cpu/library/ops.h"
@@ -22,8 +23,6 @@ namespace {
 
 constexpr std::int64_t kGroupVectors = 12;  // positions are taken this many vectors at a time: every tile divides it
 constexpr std::int64_t kDepth = CpuModel::conv_depth;
-
-std::int64_t pieces_of(std::int64_t size, std::int64_t piece) { return (size + piece - 1) / piece; }
 
 // Output channels of a group as rows of tiles, and their windows in the order the tiles read them.
 template <class T>
@@ -64,14 +63,14 @@ struct Positions {
   // How many vectors it takes row by row, the last one of a row reaching over its end, and across the ends of rows.
   static std::array<std::int64_t, 2> ways(std::int64_t rows, std::int64_t cols, std::int64_t pitch,
                                           std::int64_t lanes) {
-    return {rows * pieces_of(cols, lanes), rows == 0 ? 0 : pieces_of((rows - 1) * pitch + cols, lanes)};
+    return {rows * ceil_div(cols, lanes), rows == 0 ? 0 : ceil_div((rows - 1) * pitch + cols, lanes)};
   }
 
   Positions(std::int64_t rows, std::int64_t cols, std::int64_t pitch, std::int64_t lanes) : outputs(rows * cols) {
     const std::int64_t width = kGroupVectors * lanes;
     const auto [by_row, across] = ways(rows, cols, pitch, lanes);
     vectors = std::min(by_row, across);
-    runs.resize(static_cast<std::size_t>(pieces_of(vectors, kGroupVectors)));
+    runs.resize(static_cast<std::size_t>(ceil_div(vectors, kGroupVectors)));
     const auto put = [&](std::int64_t column, std::int64_t i, std::int64_t j, std::int64_t count) {
       while (count > 0) {  // groups end where they end
         const std::int64_t now = std::min(count, width - column % width);
@@ -80,7 +79,7 @@ struct Positions {
       }
     };
     if (by_row <= across) {
-      const std::int64_t each = pieces_of(cols, lanes);
+      const std::int64_t each = ceil_div(cols, lanes);
       for (std::int64_t i = 0; i < rows; ++i) {
         for (std::int64_t v = 0; v < each; ++v) base.push_back(i * pitch + v * lanes);
         put(i * each * lanes, i, 0, cols);
@@ -128,19 +127,19 @@ class Windows {
 
   void run() {
     if (out_.shape.numel() == 0) return;
-    const std::int64_t bands = pieces_of(plan_.count[0], band_);
+    const std::int64_t bands = ceil_div(plan_.count[0], band_);
     double work = 0;  // of an image and a group
     for (const WindowPlan::Phase& p : plan_.phases)
       work += 2.0 * static_cast<double>(p.count[0] * p.count[1]) * static_cast<double>(p.taps.size()) *
               static_cast<double>(source_channels_ * channels_);
     const std::int64_t together =
         std::clamp<std::int64_t>(static_cast<std::int64_t>(4e6 / std::max(1.0, work)), 1, groups_);
-    const std::int64_t runs = pieces_of(groups_, together);
+    const std::int64_t runs = ceil_div(groups_, together);
     // Few images: the channels of the result are shared as well.
     const auto panels = static_cast<std::int64_t>(panels_[0].panels.size());
     const std::int64_t parts =
-        std::clamp<std::int64_t>(pieces_of(16, images_ * runs * bands), 1, std::max<std::int64_t>(1, panels / 2));
-    const std::int64_t share = pieces_of(panels, parts);
+        std::clamp<std::int64_t>(ceil_div(16, images_ * runs * bands), 1, std::max<std::int64_t>(1, panels / 2));
+    const std::int64_t share = ceil_div(panels, parts);
     parallel_for(images_ * runs * bands * parts, [&](std::int64_t task) {
       const std::int64_t part = task % parts, band = task / parts % bands, r = task / parts / bands % runs;
       const std::int64_t n = task / parts / bands / runs;
@@ -167,8 +166,8 @@ class Windows {
                              (plan_.count[1] + plan_.span[1]);
     const std::int64_t most =
         std::max<std::int64_t>(cpu_model().conv_band_bytes / std::max<std::int64_t>(1, row) - plan_.span[0], 4);
-    const std::int64_t bands = std::max<std::int64_t>(1, pieces_of(plan_.count[0], most));
-    return std::max<std::int64_t>(1, pieces_of(plan_.count[0], bands));
+    const std::int64_t bands = std::max<std::int64_t>(1, ceil_div(plan_.count[0], most));
+    return std::max<std::int64_t>(1, ceil_div(plan_.count[0], bands));
   }
 
   void pack(const View& windows, bool transposed) {
@@ -243,8 +242,8 @@ class Windows {
           const T* start = k == 0 ? bias_.data() + group * channels_ + panel.first : nullptr;
           // As few tiles as will do, nearly equally wide. Those that are not exact must not reach into the next one.
           std::int64_t now;
-          for (std::int64_t v = 0, tiles = pieces_of(vectors, panel.tile->vectors); v < vectors; v += now) {
-            now = panel.tile->exact ? pieces_of(vectors - v, tiles--)
+          for (std::int64_t v = 0, tiles = ceil_div(vectors, panel.tile->vectors); v < vectors; v += now) {
+            now = panel.tile->exact ? ceil_div(vectors - v, tiles--)
                                     : std::min<std::int64_t>(vectors - v, panel.tile->vectors);
             panel.tile->run[now - 1](std::min(kDepth, depth - k), windows + panel.at + k * panel.tile->rows, image,
                                      offset.data() + k, positions.base.data() + first + v, start, to + v * lanes,
@@ -287,7 +286,7 @@ bool worth_separate_columns(const WindowPlan& plan, std::int64_t channels) {
   const std::int64_t lanes = window_kernels<T>().lanes, pitch = plan.count[1] + plan.span[1];
   const auto [by_row, across] = Positions::ways(plan.count[0], plan.count[1], pitch, lanes);
   return channels >= cpu_model().conv_separate_channels &&
-         pieces_of(plan.count[0] * plan.count[1], lanes) * 10 < std::min(by_row, across) * 9;
+         ceil_div(plan.count[0] * plan.count[1], lanes) * 10 < std::min(by_row, across) * 9;
 }
 
 template <class T>

@@ -5,6 +5,7 @@
 
 #include "calls/convolution.h"
 #include "core/buffer.h"
+#include "core/ceil_div.h"
 #include "core/parallel.h"
 #include "cpu/library/copy.h"
 #include "cpu/library/ops.h"
@@ -18,8 +19,6 @@
 // channels and bands of rows depend on the shapes alone, and so do the bits.
 namespace ebb::cpu {
 namespace {
-
-std::int64_t pieces_of(std::int64_t size, std::int64_t piece) { return (size + piece - 1) / piece; }
 
 template <class T>
 class WindowGradient {
@@ -35,23 +34,23 @@ class WindowGradient {
         taps_(out.shape[2] * out.shape[3]),
         by_dots_(outputs_ <= 2),
         tile_(tile_for(outputs_)),
-        width_(by_dots_ ? outputs_ : pieces_of(outputs_, tile_.channels) * tile_.channels) {
+        width_(by_dots_ ? outputs_ : ceil_div(outputs_, tile_.channels) * tile_.channels) {
     // Sums of the chunks take at most this much memory, but there is always one.
     const CpuModel& model = cpu_model();
     const std::int64_t each = out.shape[1] * taps_ * width_ * groups * static_cast<std::int64_t>(sizeof(T));
     const std::int64_t most =
         std::clamp<std::int64_t>(model.conv_weight_sums / std::max<std::int64_t>(1, each), 1, model.conv_weight_chunks);
-    per_chunk_ = std::max<std::int64_t>(1, pieces_of(images_, most));
-    chunks_ = pieces_of(images_, per_chunk_);
+    per_chunk_ = std::max<std::int64_t>(1, ceil_div(images_, most));
+    chunks_ = ceil_div(images_, per_chunk_);
     const double work = 2.0 * static_cast<double>(outputs_ * channels_ * taps_) *
                         static_cast<double>(per_chunk_ * g.shape[2] * g.shape[3]);
     groups_together_ = std::clamp<std::int64_t>(
         static_cast<std::int64_t>(model.conv_weight_task_flops / std::max(1.0, work)), 1, groups_);
-    const std::int64_t tasks = std::max<std::int64_t>(1, chunks_ * pieces_of(groups_, groups_together_));
+    const std::int64_t tasks = std::max<std::int64_t>(1, chunks_ * ceil_div(groups_, groups_together_));
     const std::int64_t blocks =
-        std::clamp<std::int64_t>(pieces_of(16, tasks), 1, std::max<std::int64_t>(1, channels_ * taps_ / 48));
-    block_ = std::max<std::int64_t>(1, pieces_of(channels_, blocks));
-    blocks_ = pieces_of(channels_, block_);
+        std::clamp<std::int64_t>(ceil_div(16, tasks), 1, std::max<std::int64_t>(1, channels_ * taps_ / 48));
+    block_ = std::max<std::int64_t>(1, ceil_div(channels_, blocks));
+    blocks_ = ceil_div(channels_, block_);
     rows_ = rows_of_a_block();
     const auto size = static_cast<std::int64_t>(sizeof(T));
     const std::int64_t source_row =
@@ -60,8 +59,8 @@ class WindowGradient {
     const std::int64_t rows =
         std::min(model.conv_weight_band_bytes / std::max<std::int64_t>(1, source_row) - plan.span[0],
                  model.conv_weight_band_bytes / std::max<std::int64_t>(1, gradient_row));
-    const std::int64_t bands = pieces_of(plan.count[0], std::max<std::int64_t>(rows, 4));
-    band_ = std::max<std::int64_t>(1, pieces_of(plan.count[0], std::max<std::int64_t>(1, bands)));
+    const std::int64_t bands = ceil_div(plan.count[0], std::max<std::int64_t>(rows, 4));
+    band_ = std::max<std::int64_t>(1, ceil_div(plan.count[0], std::max<std::int64_t>(1, bands)));
     source_.emplace_back(plan, x, band_);
   }
 
@@ -69,7 +68,7 @@ class WindowGradient {
     if (out_.shape.numel() == 0) return;
     if (images_ == 0 || g_.shape.numel() == 0) return zero_elements(out_);
     const std::int64_t piece = rows_ * width_;  // sums of a block of channels
-    const std::int64_t runs = pieces_of(groups_, groups_together_);
+    const std::int64_t runs = ceil_div(groups_, groups_together_);
     const BufferPtr memory = BufferPtr::allocate(
         static_cast<std::size_t>(chunks_ * groups_ * blocks_ * piece) * sizeof(T), "conv_weight_gradient");
     T* sums = reinterpret_cast<T*>(memory.data());
@@ -108,7 +107,7 @@ class WindowGradient {
   // Half the vectors of two that hold the last channels alone would be zeros.
   static const CorrelationTile<T>& tile_for(std::int64_t outputs) {
     const WindowKernels<T>& k = window_kernels<T>();
-    return k.one_vector.run && pieces_of(outputs, k.lanes) % 2 == 1 ? k.one_vector : k.correlation;
+    return k.one_vector.run && ceil_div(outputs, k.lanes) % 2 == 1 ? k.one_vector : k.correlation;
   }
 
   // The order of a block's sums: by channel and tap, or in columns of the same tap of several channels.
@@ -118,9 +117,9 @@ class WindowGradient {
   };
   std::int64_t rows_of_a_block() const {
     if (by_dots_) return block_ * taps_;
-    if (tile_.column == 1) return pieces_of(block_ * taps_, tile_.taps) * tile_.taps;
+    if (tile_.column == 1) return ceil_div(block_ * taps_, tile_.taps) * tile_.taps;
     const std::int64_t columns = tile_.taps / tile_.column;
-    return pieces_of(block_, tile_.column) * pieces_of(taps_, columns) * tile_.taps;
+    return ceil_div(block_, tile_.column) * ceil_div(taps_, columns) * tile_.taps;
   }
   std::vector<Row> rows_in_order(std::int64_t channels) const {
     std::vector<Row> rows;
@@ -128,13 +127,13 @@ class WindowGradient {
       for (std::int64_t c = 0; c < channels; ++c) {
         for (std::int64_t t = 0; t < taps_; ++t) rows.push_back({c, t, true});
       }
-      rows.resize(static_cast<std::size_t>(pieces_of(channels * taps_, tile_.taps) * tile_.taps), {0, 0, false});
+      rows.resize(static_cast<std::size_t>(ceil_div(channels * taps_, tile_.taps) * tile_.taps), {0, 0, false});
       if (by_dots_) rows.resize(static_cast<std::size_t>(channels * taps_));
       return rows;
     }
     const std::int64_t columns = tile_.taps / tile_.column;
     for (std::int64_t c = 0; c < channels; c += tile_.column) {
-      for (std::int64_t t = 0; t < pieces_of(taps_, columns) * columns; ++t) {
+      for (std::int64_t t = 0; t < ceil_div(taps_, columns) * columns; ++t) {
         for (std::int64_t k = c; k < c + tile_.column; ++k)
           rows.push_back({k < channels ? k : 0, t < taps_ ? t : 0, k < channels && t < taps_});
       }

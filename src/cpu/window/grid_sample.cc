@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/ceil_div.h"
 #include "core/parallel.h"
 #include "cpu/library/copy.h"
 #include "cpu/library/ops.h"
@@ -17,8 +18,6 @@
 
 namespace ebb::cpu {
 namespace {
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 template <class T>
 GridSides<T> sides_of(const GridSampleCall& call, const Shape& image) {

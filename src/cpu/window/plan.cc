@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "calls/convolution.h"
+#include "core/ceil_div.h"
 #include "cpu/library/copy.h"
 #include "cpu/tile/elements.h"
 #include "cpu/window/kernels.h"
@@ -13,7 +14,6 @@ namespace ebb::cpu {
 namespace {
 
 std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return -floor_div(-a, b); }
 
 }  // namespace
 

@@ -17,14 +17,14 @@ namespace ebb::cpu {
 namespace {
 
 template <class T>
-struct Windows {
+struct WindowSums {
   PoolAxis rows, cols;
   std::int64_t height, width, outs_high, outs_wide, planes, together;
   LoadFn load;
   StoreFn store;
   std::vector<PoolAxis::Range> of_col;
 
-  Windows(const LibraryCall& call, const View& image, const View& sums)
+  WindowSums(const LibraryCall& call, const View& image, const View& sums)
       : rows(options_as<PoolCall>(call.attrs), 0, image.shape[2], sums.shape[2]),
         cols(options_as<PoolCall>(call.attrs), 1, image.shape[3], sums.shape[3]),
         height(image.shape[2]),
@@ -63,7 +63,7 @@ void add(T* to, const T* from, std::int64_t count) {
 template <class T>
 void add_windows(const LibraryCall& call) {
   const View &x = call.inputs[0], &y = call.outputs[0];
-  const Windows<T> z(call, x, y);
+  const WindowSums<T> z(call, x, y);
   const auto width = static_cast<std::size_t>(z.width);
   const bool in_place = x.dtype == dtype_of_type<T>::value && x.strides[3] == 1;
   z.each_plane([&](std::int64_t i, T* in, T* out) {
@@ -92,7 +92,7 @@ void add_windows(const LibraryCall& call) {
 template <class T>
 void spread_windows(const LibraryCall& call) {
   const View &y = call.inputs[0], &x = call.outputs[0];
-  const Windows<T> z(call, x, y);
+  const WindowSums<T> z(call, x, y);
   const auto width = static_cast<std::size_t>(z.width);
   z.each_plane([&](std::int64_t i, T* in, T*) {
     std::vector<T> plane(width * static_cast<std::size_t>(z.height)), line(width);
@@ -116,7 +116,7 @@ void spread_windows(const LibraryCall& call) {
 // The same of many small planes at a time: their elements side by side, `pitch` apart. block(in, line, out, pitch)
 // makes outputs, which are 0 at first, of inputs; the line is one of an image.
 template <class T, class Block>
-void each_block_beside(const Windows<T>& z, const View& input, const View& output, const Block& block) {
+void each_block_beside(const WindowSums<T>& z, const View& input, const View& output, const Block& block) {
   const PlanesBeside beside(z.planes, z.height * z.width);
   const std::int64_t pitch = beside.pitch;
   const auto room_for = [pitch](const View& v) {
@@ -134,7 +134,7 @@ void each_block_beside(const Windows<T>& z, const View& input, const View& outpu
 template <class T>
 void add_windows_beside(const LibraryCall& call) {
   const View &x = call.inputs[0], &y = call.outputs[0];
-  const Windows<T> z(call, x, y);
+  const WindowSums<T> z(call, x, y);
   each_block_beside(z, x, y, [&](const T* planes, std::vector<T>& line, T* sums, std::int64_t pitch) {
     for (std::int64_t r = 0; r < z.outs_high; ++r) {
       const PoolAxis::Range lines = z.rows.elements(r);
@@ -152,7 +152,7 @@ void add_windows_beside(const LibraryCall& call) {
 template <class T>
 void spread_windows_beside(const LibraryCall& call) {
   const View &y = call.inputs[0], &x = call.outputs[0];
-  const Windows<T> z(call, x, y);
+  const WindowSums<T> z(call, x, y);
   each_block_beside(z, y, x, [&](const T* windows, std::vector<T>& line, T* planes, std::int64_t pitch) {
     for (std::int64_t r = 0; r < z.outs_high; ++r) {
       std::fill(line.begin(), line.end(), T{0});

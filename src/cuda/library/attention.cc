@@ -25,13 +25,13 @@ View heads_second(View x) {
 
 namespace {
 
-struct Sizes {
+struct AttentionSizes {
   AttentionCall o;
   std::int64_t batches, groups, positions, columns, width, values;  // groups: batches of q for one of k and v
   DType dtype, compute;
   std::int64_t batches_together, positions_together;
 
-  Sizes(const Gpu& gpu, const Attrs& attrs, const View& q, const View& k, const View& v)
+  AttentionSizes(const Gpu& gpu, const Attrs& attrs, const View& q, const View& k, const View& v)
       : o(options_as<AttentionCall>(attrs)),
         batches(q.shape[0]),
         groups(k.shape[0] > 0 ? batches / k.shape[0] : 1),
@@ -76,12 +76,6 @@ void scatter_heads(Gpu& gpu, const View& out, const View& from) {
 View rows_of(const View& v, std::int64_t b, std::int64_t count, std::int64_t t, std::int64_t rows) {
   return part_of(part_of(v, 0, b, count), 1, t, rows);
 }
-View transposed(View v) {
-  const std::int64_t rows = v.shape[1], columns = v.shape[2];
-  v.shape = v.shape.with(1, columns).with(2, rows);
-  std::swap(v.strides[1], v.strides[2]);
-  return v;
-}
 
 struct RowCall {
   View scores, gradient, weights, weights_gradient;
@@ -92,8 +86,8 @@ struct RowCall {
   View go, o;
 };
 
-void launch_rows(Gpu& gpu, const Sizes& z, const char* kernel, const RowCall& c, std::int64_t b, std::int64_t count,
-                 std::int64_t t, std::int64_t rows, std::int64_t columns) {
+void launch_rows(Gpu& gpu, const AttentionSizes& z, const char* kernel, const RowCall& c, std::int64_t b,
+                 std::int64_t count, std::int64_t t, std::int64_t rows, std::int64_t columns) {
   const auto mask_step = [&](int axis) { return c.mask ? c.mask->strides[axis] : 0; };
   const auto step = [](const View& v, int axis) { return v.data ? v.strides[axis] : 0; };
   launch_blocks(gpu, {element_text(z.dtype) + texts::attention_rows}, kernel, count * rows,
@@ -130,7 +124,7 @@ void launch_rows(Gpu& gpu, const Sizes& z, const char* kernel, const RowCall& c,
 
 // f(b, count, t, rows, columns) for the parts.
 template <class F>
-void in_parts(const Sizes& z, F&& f) {
+void in_parts(const AttentionSizes& z, F&& f) {
   for (std::int64_t b = 0; b < z.batches; b += z.batches_together) {
     const std::int64_t count = std::min(z.batches_together, z.batches - b);
     for (std::int64_t t = 0; t < z.positions; t += z.positions_together) {
@@ -148,7 +142,7 @@ void run_attention(const LibraryCall& call, Gpu& gpu) {
   BufferPtr keep[4];
   const View q = flat(gpu, call.inputs[0], keep[0]), k = flat(gpu, call.inputs[1], keep[1]),
              v = flat(gpu, call.inputs[2], keep[2]), out = flat_result(gpu, call.outputs[0], keep[3]);
-  const Sizes z(gpu, call.attrs, q, k, v);
+  const AttentionSizes z(gpu, call.attrs, q, k, v);
   const View lse = reshaped(call.outputs[1], {z.batches, z.positions});
   BufferPtr keep_scores, keep_weights, keep_documents;
   const View documents = z.o.documents ? packed(gpu, call.inputs.back(), keep_documents, "attention") : View{};
@@ -175,7 +169,7 @@ void run_attention_gradient(const LibraryCall& call, Gpu& gpu) {
   BufferPtr keep_lse, keep[6], keep_inputs[5], keep_results[3], keep_documents;
   const auto input = [&](std::size_t i) { return flat(gpu, call.inputs[i], keep_inputs[i]); };
   const View g = input(0), q = input(1), k = input(2), v = input(3), o = input(4);
-  const Sizes z(gpu, call.attrs, q, k, v);
+  const AttentionSizes z(gpu, call.attrs, q, k, v);
   const View lse = reshaped(packed(gpu, call.inputs[5], keep_lse, "attention"), {z.batches, z.positions});
   // Sums over parts of rows and over the heads of a group: the results themselves, or in f32 beside them.
   const bool divided = z.positions_together < z.positions || z.groups > 1;

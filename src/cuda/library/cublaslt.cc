@@ -8,11 +8,11 @@
 
 namespace ebb::cuda {
 namespace {
-std::atomic<const Lt*> installed{nullptr};
+std::atomic<const Lt*> installed_lt_table{nullptr};
 }  // namespace
 
 const Lt& lt() {
-  if (const Lt* const t = installed.load(std::memory_order_acquire)) return *t;
+  if (const Lt* const t = installed_lt_table.load(std::memory_order_acquire)) return *t;
   static const Lt* const table = [] {
     const OpenLibrary library = OpenLibrary::open("cuBLASLt, which multiplies matrices,",
                                                   {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
@@ -27,6 +27,6 @@ const Lt& lt() {
   return *table;
 }
 
-void install_lt(const Lt& table) { installed.store(new Lt(table), std::memory_order_release); }
+void install_lt(const Lt& table) { installed_lt_table.store(new Lt(table), std::memory_order_release); }
 
 }  // namespace ebb::cuda

@@ -243,19 +243,19 @@ std::optional<ConvolutionPlan> make_plan(const GpuModel& model, const Cudnn& tab
 
 // cuDNN's handle of a GPU, which one thread uses at a time, and the plans made so far. Never destroyed: by the end of
 // the process the driver may be gone.
-struct OfGpu {
+struct CudnnOfGpu {
   std::mutex mutex;
   const Cudnn* table = nullptr;
   void* handle = nullptr;  // null: cuDNN does not start here
   std::map<Geometry, std::optional<ConvolutionPlan>> plans;
 };
-OfGpu& of_gpu(const Gpu& gpu, const Cudnn& table) {
+CudnnOfGpu& cudnn_of_gpu(const Gpu& gpu, const Cudnn& table) {
   static auto* const mutex = new std::mutex;
-  static auto* const all = new std::map<std::pair<int, const Cudnn*>, std::unique_ptr<OfGpu>>;
+  static auto* const all = new std::map<std::pair<int, const Cudnn*>, std::unique_ptr<CudnnOfGpu>>;
   std::lock_guard guard(*mutex);
-  std::unique_ptr<OfGpu>& made = (*all)[{gpu.index(), &table}];
+  std::unique_ptr<CudnnOfGpu>& made = (*all)[{gpu.index(), &table}];
   if (!made) {
-    made = std::make_unique<OfGpu>();
+    made = std::make_unique<CudnnOfGpu>();
     made->table = &table;
     if (table.create(&made->handle) != 0) made->handle = nullptr;
   }
@@ -276,7 +276,7 @@ bool run_by_cudnn(Gpu& gpu, ConvolutionResult result, const ConvCall& call, cons
     if (!after) return false;
     g.after[d] = *after;
   }
-  OfGpu& own = of_gpu(gpu, *table);
+  CudnnOfGpu& own = cudnn_of_gpu(gpu, *table);
   if (!own.handle) return false;
   std::lock_guard guard(own.mutex);
   auto found = own.plans.find(g);

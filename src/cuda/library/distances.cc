@@ -9,13 +9,13 @@
 namespace ebb::cuda {
 namespace {
 
-struct Task {
+struct DistanceTask {
   DistanceArgs<void> args{};
   KernelSource source;
   BufferPtr kept[2];
 
   // Rows are the inputs from `first` on.
-  Task(const LibraryCall& call, Gpu& gpu, std::size_t first) {
+  DistanceTask(const LibraryCall& call, Gpu& gpu, std::size_t first) {
     const auto& options = options_as<DistanceCall>(call.attrs);
     const View a = packed(gpu, call.inputs[first], kept[0], label_of(call));
     const View b = options.pairs ? a : packed(gpu, call.inputs[first + 1], kept[1], label_of(call));
@@ -37,13 +37,13 @@ struct Task {
 
 void run_distances(const LibraryCall& call, Gpu& gpu) {
   if (call.outputs[0].shape.numel() == 0) return;
-  const Task t(call, gpu, 0);
+  const DistanceTask t(call, gpu, 0);
   launch_elements(gpu, t.source, "distances", t.args.batches * t.args.m * t.args.n, t.args);
 }
 
 void run_distances_gradient(const LibraryCall& call, Gpu& gpu) {
   if (call.outputs[0].shape.numel() == 0) return;
-  Task t(call, gpu, 2);
+  DistanceTask t(call, gpu, 2);
   BufferPtr kept_g, kept_d;
   View g = call.inputs[0], d = call.inputs[1];
   if (options_as<DistanceCall>(call.attrs).pairs) {

@@ -30,7 +30,7 @@ AttentionMatrix matrix(const View& x) {
   return {elements<u16>(x), x.data ? x.strides[0] : 0, x.data ? x.strides[1] : 0, x.data ? x.strides[2] : 0};
 }
 
-struct Matrices {
+struct AttentionViews {
   View q, k, v, o, g, dq, dk, dv;
   void* lse = nullptr;
   void* delta = nullptr;
@@ -43,7 +43,7 @@ struct Matrices {
 
 // By warps, or by single warpgroups.
 void launch(Gpu& gpu, const AttentionPlan& plan, const AttentionCall& call, const char* kernel, std::int64_t batches,
-            std::int64_t length, std::int64_t bytes, const Matrices& m) {
+            std::int64_t length, std::int64_t bytes, const AttentionViews& m) {
   const FusedAttentionArgs args{.q = matrix(m.q),
                                 .k = matrix(m.k),
                                 .v = matrix(m.v),
@@ -84,7 +84,7 @@ TensorMap tensor_map(const View& x, int high) {
 
 // Blocks stay and take tile after tile. `by_rows`: tiles are of rows, which go through columns.
 void launch_pipeline(Gpu& gpu, const AttentionCall& call, const KernelSource& source, const char* kernel,
-                     const AttentionTiling& t, bool by_rows, int bytes, const Matrices& m) {
+                     const AttentionTiling& t, bool by_rows, int bytes, const AttentionViews& m) {
   const int own = 64 * t.consumers, rows_high = by_rows ? own : t.step, columns_high = by_rows ? t.step : own;
   const PipelinedAttentionArgs args{.q_map = tensor_map(m.q, rows_high),
                                     .k_map = tensor_map(m.k, columns_high),
@@ -126,7 +126,7 @@ struct FusedCall {
   AttentionCall options;
   AttentionPlan plan;
   bool pipeline;
-  Matrices m;
+  AttentionViews m;
   std::array<BufferPtr, 8> keep;
 
   // q, k and v are inputs[first] and those behind it.
@@ -155,7 +155,7 @@ bool run_fused_attention(const LibraryCall& call, Gpu& gpu) {
   FusedCall fused(call, gpu, 0);
   const AttentionPlan& plan = fused.plan;
   if (plan.path == Path::products) return false;
-  Matrices& m = fused.m;
+  AttentionViews& m = fused.m;
   m.o = heads_second(call.outputs[0]);
   m.lse = call.outputs[1].data;
   if (fused.pipeline) {
@@ -171,7 +171,7 @@ bool run_fused_attention_gradient(const LibraryCall& call, Gpu& gpu) {
   FusedCall fused(call, gpu, 1);
   const AttentionPlan& plan = fused.plan;
   if (plan.path == Path::products) return false;
-  Matrices& m = fused.m;
+  AttentionViews& m = fused.m;
   auto& keep = fused.keep;
   m.g = readable(gpu, call.inputs[0], fused.pipeline, keep[3]);
   m.o = readable(gpu, call.inputs[4], false, keep[4]);

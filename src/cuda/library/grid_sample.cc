@@ -14,18 +14,17 @@ namespace ebb::cuda {
 namespace {
 
 static_assert(kGridReach == GridAxis::kReach);
-using Args = GridArgs<void, void, void>;
 
-constexpr const char* kName = "grid_sample";
+constexpr const char* kGridName = "grid_sample";
 
 GridNumber number(double x) { return {x, static_cast<f32>(x), 0}; }
 
-struct Task {
+struct GridTask {
   std::int64_t axes, taps, rows, row_groups;
-  Args args{};
+  GridArgs<void, void, void> args{};
   bool narrow_keys;
 
-  Task(const LibraryCall& call, const View& x, const View& y, const View& grid)
+  GridTask(const LibraryCall& call, const View& x, const View& y, const View& grid)
       : axes(x.shape.rank() - 2), taps(options_as<GridSampleCall>(call.attrs).taps), call_(call), dtype_(x.dtype) {
     const auto& sample = options_as<GridSampleCall>(call.attrs);
     args.x = x.data;
@@ -63,7 +62,7 @@ struct Task {
 };
 
 // Lanes that share the channels of a point: more where points are few.
-int lanes_of_point(const Args& a, const GpuModel& model) {
+int lanes_of_point(const GridArgs<void, void, void>& a, const GpuModel& model) {
   int lanes = 1;
   while (lanes < 32 && a.images * a.points * lanes < model.grid_threads &&
          a.channels >= 2 * lanes * model.grid_lane_channels)
@@ -75,16 +74,17 @@ int lanes_of_point(const Args& a, const GpuModel& model) {
 
 void run_grid_sample(const LibraryCall& call, Gpu& gpu) {
   BufferPtr kept_x, kept_grid;
-  const View x = packed(gpu, call.inputs[0], kept_x, kName), grid = packed(gpu, call.inputs[1], kept_grid, kName);
-  const Task t(call, x, call.outputs[0], grid);
+  const View x = packed(gpu, call.inputs[0], kept_x, kGridName),
+             grid = packed(gpu, call.inputs[1], kept_grid, kGridName);
+  const GridTask t(call, x, call.outputs[0], grid);
   launch_elements(gpu, t.source(), "sample", t.row_groups * t.args.points, t.args);
 }
 
 void run_grid_sample_grid_gradient(const LibraryCall& call, Gpu& gpu) {
   BufferPtr kept_x, kept_y, kept_grid;
-  const View y = packed(gpu, call.inputs[0], kept_y, kName), x = packed(gpu, call.inputs[1], kept_x, kName);
-  const View grid = packed(gpu, call.inputs[2], kept_grid, kName);
-  Task t(call, x, y, grid);
+  const View y = packed(gpu, call.inputs[0], kept_y, kGridName), x = packed(gpu, call.inputs[1], kept_x, kGridName);
+  const View grid = packed(gpu, call.inputs[2], kept_grid, kGridName);
+  GridTask t(call, x, y, grid);
   t.args.gradient = call.outputs[0].data;
   const int lanes = lanes_of_point(t.args, gpu.model());
   launch_elements(gpu, t.source(lanes), "grid_gradient", t.args.images * t.args.points * lanes, t.args);
@@ -92,15 +92,16 @@ void run_grid_sample_grid_gradient(const LibraryCall& call, Gpu& gpu) {
 
 void run_grid_sample_image_gradient(const LibraryCall& call, Gpu& gpu) {
   BufferPtr kept_y, kept_grid, kept[5];
-  const View y = packed(gpu, call.inputs[0], kept_y, kName), grid = packed(gpu, call.inputs[1], kept_grid, kName);
+  const View y = packed(gpu, call.inputs[0], kept_y, kGridName),
+             grid = packed(gpu, call.inputs[1], kept_grid, kGridName);
   const View& x = call.outputs[0];
   if (x.shape.numel() == 0) return;
-  Task t(call, x, y, grid);
-  Args& a = t.args;
+  GridTask t(call, x, y, grid);
+  GridArgs<void, void, void>& a = t.args;
   if (t.taps > 2) {
     const Shape taps{a.images, a.points, t.all_taps()};
-    const View at = workspace(gpu, DType::i64, taps, kept[0], kName);
-    const View weight = workspace(gpu, compute_dtype(x.dtype), taps, kept[1], kName);
+    const View at = workspace(gpu, DType::i64, taps, kept[0], kGridName);
+    const View weight = workspace(gpu, compute_dtype(x.dtype), taps, kept[1], kGridName);
     a.at = elements<i64>(at);
     a.weight = weight.data;
     launch_elements(gpu, t.source(), "store_taps", a.images * a.points, a);
@@ -108,13 +109,13 @@ void run_grid_sample_image_gradient(const LibraryCall& call, Gpu& gpu) {
   }
   const Shape lines{a.images, a.points};
   const DType of_keys = t.narrow_keys ? DType::i32 : DType::i64;
-  const View keys = workspace(gpu, of_keys, lines, kept[0], kName),
-             sorted = workspace(gpu, of_keys, lines, kept[4], kName);
-  const View order = workspace(gpu, DType::i64, lines, kept[1], kName);
-  const View starts = workspace(gpu, DType::i64, Shape{a.images, a.cells + 1}, kept[2], kName);
+  const View keys = workspace(gpu, of_keys, lines, kept[0], kGridName),
+             sorted = workspace(gpu, of_keys, lines, kept[4], kGridName);
+  const View order = workspace(gpu, DType::i64, lines, kept[1], kGridName);
+  const View starts = workspace(gpu, DType::i64, Shape{a.images, a.cells + 1}, kept[2], kGridName);
   // One more: how many there are. A point is around so many elements as it has taps.
   const View many =
-      workspace(gpu, DType::i64, Shape{lines.numel() * t.all_taps() / kManyGridPoints + 1}, kept[3], kName);
+      workspace(gpu, DType::i64, Shape{lines.numel() * t.all_taps() / kManyGridPoints + 1}, kept[3], kGridName);
   a.keys = keys.data;
   a.sorted = sorted.data;
   a.order = elements<i64>(order);

@@ -9,8 +9,6 @@ namespace ebb::cuda {
 namespace {
 
 std::int64_t divided(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-std::int64_t bytes_of(DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); }
-
 // Rows of pieces of nearly equal length, none longer than `most` if that is a tile's rows or more.
 std::int64_t even_length(std::int64_t rows, std::int64_t most, std::int64_t tile) {
   most = std::max(tile, most / tile * tile);
@@ -26,7 +24,7 @@ HeadPlan plan_head(const GpuModel& model, const HeadWork& work) {
   plan.width = is_half(work.dtype) ? aligned_step(model, work.width) : work.width;
   const std::int64_t rows = std::max<std::int64_t>(1, work.rows), tile = model.head_rows;
   const DType stored = work.narrow_logits ? work.dtype : compute_dtype(work.dtype);
-  const std::int64_t logit_row = std::max<std::int64_t>(1, plan.step * bytes_of(stored));
+  const std::int64_t logit_row = std::max<std::int64_t>(1, plan.step * static_cast<std::int64_t>(size_of(stored)));
   if (work.chunk > 0) {
     plan.chunk = plan.part = std::min(work.chunk, rows);
     return plan;

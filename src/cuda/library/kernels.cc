@@ -166,6 +166,14 @@ View reshaped(const View& dense, const Shape& shape) {
   return {dense.data, dense.dtype, shape, contiguous_strides(shape)};
 }
 
+View transposed(View v) {
+  const int rank = v.shape.rank();
+  const std::int64_t rows = v.shape[rank - 2], columns = v.shape[rank - 1];
+  v.shape = v.shape.with(rank - 2, columns).with(rank - 1, rows);
+  std::swap(v.strides[rank - 2], v.strides[rank - 1]);
+  return v;
+}
+
 View part_of(const View& v, int axis, std::int64_t first, std::int64_t count) {
   View part = v;
   part.data = element_at(v, first * v.strides[axis]);

@@ -63,6 +63,8 @@ void multiply_in_order(Gpu& gpu, const FixedProduct& p);
 View workspace(const Gpu& gpu, DType dtype, const Shape& shape, BufferPtr& keep, const char* what);
 // The same elements of memory that lies densely, in another shape.
 View reshaped(const View& dense, const Shape& shape);
+// The last two axes change places.
+View transposed(View v);
 // Elements [first, first + count) along the axis.
 View part_of(const View& v, int axis, std::int64_t first, std::int64_t count);
 // to = from, converted; both dense.

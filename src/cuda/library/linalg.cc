@@ -17,10 +17,10 @@ namespace ebb::cuda {
 namespace {
 
 // The last two dimensions, and how many matrices there are.
-struct Matrices {
+struct MatrixBatch {
   View first;  // the first element of each
   std::int64_t count, rows, columns, row_step, column_step;
-  explicit Matrices(const View& v) : first(v) {
+  explicit MatrixBatch(const View& v) : first(v) {
     const int rank = v.shape.rank();
     rows = v.shape[rank - 2];
     columns = v.shape[rank - 1];
@@ -58,7 +58,7 @@ struct Factors {
 // of zero does not keep from being one.
 Factors factor(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View* b, void* determinant) {
   const View& a = call.inputs[0];
-  const Matrices m(a), right(b ? *b : a);
+  const MatrixBatch m(a), right(b ? *b : a);
   const std::int64_t n = m.rows, k = b ? right.columns : 0;
   const DType compute = compute_dtype(a.dtype);
   Factors f;
@@ -174,7 +174,7 @@ bool solve_large(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
 // By columns and in the lower triangle: the upper one of 2,048 rows took 2.0 ms, PyTorch's lower one 0.8.
 bool cholesky_large(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   const View &a = call.inputs[0], &out = call.outputs[0];
-  const Matrices m(a);
+  const MatrixBatch m(a);
   if (!is_for_solver(gpu, m.rows)) return false;
   const Solver solver(gpu);
   if (!solver) return false;
@@ -213,8 +213,8 @@ bool cholesky_large(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
 }
 
 void substitute(Gpu& gpu, const View& a, const View& b, const View& x, bool transposed, bool upward, bool unit) {
-  Matrices m(a);
-  const Matrices right(b);
+  MatrixBatch m(a);
+  const MatrixBatch right(b);
   if (transposed) std::swap(m.row_step, m.column_step);
   const std::int64_t tiles = (right.columns + kSubstituteColumns - 1) / kSubstituteColumns;
   launch_blocks(gpu, {element_text(a.dtype) + texts::substitute}, "substitute", m.count * tiles,
@@ -238,7 +238,7 @@ void run_cholesky(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   require_floats(call);
   const View &a = call.inputs[0], &out = call.outputs[0];
   if (a.shape.numel() == 0 || cholesky_large(call, gpu, mark)) return;
-  const Matrices m(a);
+  const MatrixBatch m(a);
   BufferPtr keep;
   const View work = dense(out, compute_dtype(a.dtype), keep, gpu, label_of(call));
   launch_blocks(gpu, {element_text(a.dtype) + texts::cholesky}, "cholesky", m.count,

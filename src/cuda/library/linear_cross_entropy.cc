@@ -54,8 +54,8 @@ class LinearCrossEntropy {
     if (o_.head_gradient) dhead_ = call.outputs[next++];
     if (o_.bias_gradient) dbias_ = call.outputs[next++];
     const std::int64_t classes = classes_;
-    const std::uint64_t step = mark.add_step([classes](int, std::int64_t row, std::uint64_t bits) {
-      return Error(Error::Kind::index, fmt::format("linear_cross_entropy: target[{}] = {} is outside [0, {})", row,
+    const std::uint64_t step = mark.add_step([classes, name = o_.name()](int, std::int64_t row, std::uint64_t bits) {
+      return Error(Error::Kind::index, fmt::format("{}: target[{}] = {} is outside [0, {})", name, row,
                                                    static_cast<std::int64_t>(bits), classes));
     });
     complaints_ = {mark.slot(), static_cast<i64>(step)};

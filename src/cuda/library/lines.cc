@@ -4,16 +4,16 @@
 
 #include <algorithm>
 
+#include "core/ceil_div.h"
 #include "core/format_error.h"
 #include "cuda/kernels/args/lines.h"
 #include "cuda/kernels/texts.h"
+#include "cuda/library/index_parts.h"
 #include "cuda/library/kernels.h"
 #include "cuda/runtime/copy.h"
 
 namespace ebb::cuda {
 namespace {
-
-int axis_of(const LibraryCall& call) { return static_cast<int>(call.attrs.i[0]); }
 
 // The part of v from `start` on along the axis, in the shape of `like`.
 View part(const View& v, int axis, std::int64_t start, const Shape& shape) {
@@ -127,9 +127,8 @@ void scan_by_blocks(const LibraryCall& call, Gpu& gpu, const std::string& text, 
                     const View& results) {
   const View x = at_least_1d(call.inputs[0]);
   const int axis = axis_of(call);
-  const auto divided_up = [](std::int64_t n, std::int64_t by) { return (n + by - 1) / by; };
-  const std::int64_t length = x.shape[axis], count = lines.shape.numel(), pieces = divided_up(length, kSumPiece),
-                     chunk = kSumPiece * divided_up(pieces, kSumChunks), chunks = divided_up(length, chunk);
+  const std::int64_t length = x.shape[axis], count = lines.shape.numel(), pieces = ceil_div(length, kSumPiece),
+                     chunk = kSumPiece * ceil_div(pieces, kSumChunks), chunks = ceil_div(length, chunk);
   ScanOnceArgs args{scanned_lines(call, lines, results, pieces), chunk, chunks, nullptr, nullptr};
   unsigned threads = 32;
   while (threads < kThreads && threads * kSumEach < length) threads *= 2;

@@ -19,8 +19,8 @@
 namespace ebb::cuda {
 namespace {
 
-std::atomic<bool> installed{false};
-std::atomic<const Nccl*> installed_table{nullptr};
+std::atomic<bool> nccl_installed{false};
+std::atomic<const Nccl*> installed_nccl{nullptr};
 
 constexpr int kBus = 33, kSlot = 34, kDomain = 50;  // device attributes: where a GPU is
 
@@ -47,7 +47,7 @@ Card own_card(const Gpu& gpu, int rank) {
 }  // namespace
 
 const Nccl* nccl() {
-  if (installed.load(std::memory_order_acquire)) return installed_table.load();
+  if (nccl_installed.load(std::memory_order_acquire)) return installed_nccl.load();
   static const Nccl* const table = []() -> const Nccl* {
     const OpenLibrary library = OpenLibrary::try_open({"libnccl.so.2", "libnccl.so"});
     if (!library) return nullptr;
@@ -61,8 +61,8 @@ const Nccl* nccl() {
 }
 
 void install_nccl(const Nccl* table) {
-  installed_table.store(table);
-  installed.store(true, std::memory_order_release);
+  installed_nccl.store(table);
+  nccl_installed.store(true, std::memory_order_release);
 }
 
 NcclRanks* NcclRanks::of(const RankedCollective& collective, Gpu& gpu) {

@@ -22,19 +22,13 @@ View in_patches(const View& x, std::int64_t taps_h, std::int64_t taps_w) {
 }
 
 // [N, C, H, W] as the matrix [N, H·W·C] or, by pixels, [N·H·W, C], with the channels last; a copy where they are not.
-View matrix(Gpu& gpu, const View& v, bool by_pixels, BufferPtr& keep, const char* what) {
+View pixel_matrix(Gpu& gpu, const View& v, bool by_pixels, BufferPtr& keep, const char* what) {
   View last = v;
   last.shape = Shape{v.shape[0], v.shape[2], v.shape[3], v.shape[1]};
   last.strides = Strides{v.strides[0], v.strides[2], v.strides[3], v.strides[1]};
   const std::int64_t pixels = v.shape[2] * v.shape[3], channels = v.shape[1];
   return reshaped(packed(gpu, last, keep, what),
                   by_pixels ? Shape{v.shape[0] * pixels, channels} : Shape{v.shape[0], pixels * channels});
-}
-
-View transposed(View v) {
-  v.shape = Shape{v.shape[1], v.shape[0]};
-  std::swap(v.strides[0], v.strides[1]);
-  return v;
 }
 
 bool are_patches(const ConvCall& o, const View& x, const View& w, const View& y) {
@@ -59,7 +53,7 @@ bool run_as_patches(Gpu& gpu, ConvolutionResult result, const ConvCall& call, co
   const View rows =
       reshaped(patches, Shape{y.shape[0] * y.shape[2] * y.shape[3], w.shape[1] * w.shape[2] * w.shape[3]});
   if (result != ConvolutionResult::x) copy_elements(gpu, patches, seen);
-  const View windows = matrix(gpu, w, false, keep_w, what), pixels = matrix(gpu, y, true, keep_y, what);
+  const View windows = pixel_matrix(gpu, w, false, keep_w, what), pixels = pixel_matrix(gpu, y, true, keep_y, what);
   switch (result) {
     case ConvolutionResult::y: {
       View summand;

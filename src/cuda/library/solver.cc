@@ -14,18 +14,18 @@ namespace ebb::cuda {
 namespace {
 
 // Never destroyed: by the end of the process the driver may be gone.
-struct OfGpu {
+struct SolverOfGpu {
   std::mutex mutex;
   void *handle = nullptr, *svd_options = nullptr, *eigen_options = nullptr;  // null: cuSOLVER does not start here
   void *params = nullptr, *batches = nullptr;
 };
-OfGpu& of_gpu(const Gpu& gpu, const Cusolver& table, const Cublas* batches) {
+SolverOfGpu& solver_of_gpu(const Gpu& gpu, const Cusolver& table, const Cublas* batches) {
   static auto* const mutex = new std::mutex;
-  static auto* const all = new std::map<std::pair<int, const Cusolver*>, std::unique_ptr<OfGpu>>;
+  static auto* const all = new std::map<std::pair<int, const Cusolver*>, std::unique_ptr<SolverOfGpu>>;
   std::lock_guard guard(*mutex);
-  std::unique_ptr<OfGpu>& made = (*all)[{gpu.index(), &table}];
+  std::unique_ptr<SolverOfGpu>& made = (*all)[{gpu.index(), &table}];
   if (!made) {
-    made = std::make_unique<OfGpu>();
+    made = std::make_unique<SolverOfGpu>();
     if (table.create(&made->handle) != 0 || table.create_svd_options(&made->svd_options) != 0 ||
         table.create_eigen_options(&made->eigen_options) != 0)
       made->handle = nullptr;
@@ -39,7 +39,7 @@ OfGpu& of_gpu(const Gpu& gpu, const Cusolver& table, const Cublas* batches) {
 
 Solver::Solver(Gpu& gpu) : table_(cusolver_table()), batches_(cublas_table()) {
   if (!table_) return;
-  OfGpu& own = of_gpu(gpu, *table_, batches_);
+  SolverOfGpu& own = solver_of_gpu(gpu, *table_, batches_);
   if (!own.handle) return;
   lock_ = std::unique_lock(own.mutex);
   handle_ = own.handle;

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "calls/order.h"
+#include "core/ceil_div.h"
 #include "cuda/kernels/args/sort.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/kernels.h"
@@ -13,10 +14,10 @@
 namespace ebb::cuda {
 namespace {
 
-constexpr const char* kName = "argsort";
+constexpr const char* kArgsortName = "argsort";
 
 // Lines along an axis, of which places [first, first + count) of the sorted order are wanted.
-struct Task {
+struct SortTask {
   View x, out;  // one element per line
   std::int64_t length, x_step, out_step, first, count;
   bool descending;
@@ -25,15 +26,13 @@ struct Task {
   std::int64_t lines() const { return x.shape.numel(); }
 };
 
-std::int64_t divided_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
-
-void sort_short(Gpu& gpu, const Task& t) {
+void sort_short(Gpu& gpu, const SortTask& t) {
   const KernelSource source{
       element_text(t.x.dtype) +
       fmt::format("constexpr bool kDescending = {}, kFloating = {};\n", t.descending, is_floating(t.x.dtype)) +
       texts::sort};
   const auto piece = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(t.length)));
-  launch_blocks(gpu, source, "sort_pieces", divided_up(t.lines(), kSortPiece / piece),
+  launch_blocks(gpu, source, "sort_pieces", ceil_div(t.lines(), kSortPiece / piece),
                 SortArgs{.x = kernel_view(t.x),
                          .out = kernel_view(t.out),
                          .length = t.length,
@@ -63,7 +62,7 @@ struct Selected {
 };
 
 // Keys of x's elements, or of those selected from them.
-void sort_by_digits(Gpu& gpu, const Task& t, const Selected& selected) {
+void sort_by_digits(Gpu& gpu, const SortTask& t, const Selected& selected) {
   const bool narrow = t.length <= std::int64_t{1} << 31;
   const std::int64_t n = t.lines() * t.length;
   std::int64_t each = kRadixEach;
@@ -74,7 +73,7 @@ void sort_by_digits(Gpu& gpu, const Task& t, const Selected& selected) {
   const KernelSource source{key_text(t.x.dtype, t.descending) +
                             fmt::format("typedef {} P;\nconstexpr int kEach = {};\n", narrow ? "u32" : "i64", each) +
                             texts::radix_sort};
-  const std::int64_t tiles = divided_up(t.length, each * kThreads);
+  const std::int64_t tiles = ceil_div(t.length, each * kThreads);
   // About as many groups as tiles in each: both are summed one after the other.
   std::int64_t group = gpu.model().summed_tiles;
   while (group * group < tiles) group *= 2;
@@ -88,7 +87,7 @@ void sort_by_digits(Gpu& gpu, const Task& t, const Selected& selected) {
                              .tiles = tiles,
                              .shift = 0,
                              .group = group,
-                             .groups = divided_up(tiles, group),
+                             .groups = ceil_div(tiles, group),
                              .key_bits = t.key_bits,
                              .given_keys = selected.keys,
                              .given_places = selected.places,
@@ -104,15 +103,16 @@ void sort_by_digits(Gpu& gpu, const Task& t, const Selected& selected) {
   BufferPtr keep[8];
   const auto bytes = static_cast<std::int64_t>(size_of(t.x.dtype));
   for (int side = 0; side < std::min<std::int64_t>(bytes - 1, 2); ++side) {
-    args.keys[side] = workspace(gpu, t.x.dtype, Shape{n}, keep[side], kName).data;
-    args.places[side] = workspace(gpu, of_places, Shape{n}, keep[2 + side], kName).data;
+    args.keys[side] = workspace(gpu, t.x.dtype, Shape{n}, keep[side], kArgsortName).data;
+    args.places[side] = workspace(gpu, of_places, Shape{n}, keep[2 + side], kArgsortName).data;
   }
-  args.counts = workspace(gpu, of_places, Shape{t.lines() * 256 * tiles}, keep[4], kName).data;
-  args.totals = workspace(gpu, of_places, Shape{t.lines() * 256}, keep[5], kName).data;
-  if (args.groups > 1) args.sums = workspace(gpu, of_places, Shape{t.lines() * 256 * args.groups}, keep[7], kName).data;
+  args.counts = workspace(gpu, of_places, Shape{t.lines() * 256 * tiles}, keep[4], kArgsortName).data;
+  args.totals = workspace(gpu, of_places, Shape{t.lines() * 256}, keep[5], kArgsortName).data;
+  if (args.groups > 1)
+    args.sums = workspace(gpu, of_places, Shape{t.lines() * 256 * args.groups}, keep[7], kArgsortName).data;
   const std::int64_t blocks = t.lines() * tiles;
   if (t.key_bits == 8 * bytes) {  // fewer bits are the caller's word that they differ
-    args.varying = elements<u32>(workspace(gpu, DType::i32, Shape{2}, keep[6], kName));
+    args.varying = elements<u32>(workspace(gpu, DType::i32, Shape{2}, keep[6], kArgsortName));
     gpu.clear(args.varying, 2 * sizeof(u32));
   }
   for (; args.shift < t.key_bits; args.shift += 8) {
@@ -124,23 +124,23 @@ void sort_by_digits(Gpu& gpu, const Task& t, const Selected& selected) {
 }
 
 // The elements of the range, in the order of their line.
-Selected select(Gpu& gpu, const Task& t) {
+Selected select(Gpu& gpu, const SortTask& t) {
   // One block has a line, where there are enough of them for a large GPU or launches would take longer.
   const GpuModel& model = gpu.model();
   const KernelSource source{key_text(t.x.dtype, t.descending) + texts::radix_select};
   Selected selected;
   const Shape size{t.lines() * t.count};
-  selected.keys = workspace(gpu, t.x.dtype, size, selected.kept_keys, kName).data;
-  selected.places = workspace(gpu, DType::i32, size, selected.kept_places, kName).data;
-  const std::int64_t wanted = std::min(divided_up(t.length, model.select_piece), model.most_select_pieces);
-  const std::int64_t piece = divided_up(divided_up(t.length, wanted), kSelectBatch) * kSelectBatch;
+  selected.keys = workspace(gpu, t.x.dtype, size, selected.kept_keys, kArgsortName).data;
+  selected.places = workspace(gpu, DType::i32, size, selected.kept_places, kArgsortName).data;
+  const std::int64_t wanted = std::min(ceil_div(t.length, model.select_piece), model.most_select_pieces);
+  const std::int64_t piece = ceil_div(ceil_div(t.length, wanted), kSelectBatch) * kSelectBatch;
   SelectArgs<void> args{.x = kernel_view(t.x),
                         .length = t.length,
                         .x_step = t.x_step,
                         .first = t.first,
                         .count = t.count,
                         .piece = piece,
-                        .pieces = divided_up(t.length, piece),
+                        .pieces = ceil_div(t.length, piece),
                         .shift = 0,
                         .histograms = nullptr,
                         .chosen = nullptr,
@@ -153,8 +153,8 @@ Selected select(Gpu& gpu, const Task& t) {
   BufferPtr kept_histograms, kept_chosen;
   const auto bytes = static_cast<std::int64_t>(size_of(t.x.dtype));
   const std::int64_t blocks = t.lines() * args.pieces, counters = t.lines() * bytes * 2 * 256;
-  args.histograms = elements<u32>(workspace(gpu, DType::i32, Shape{counters}, kept_histograms, kName));
-  args.chosen = elements<u32>(workspace(gpu, DType::i32, Shape{blocks * 3}, kept_chosen, kName));
+  args.histograms = elements<u32>(workspace(gpu, DType::i32, Shape{counters}, kept_histograms, kArgsortName));
+  args.chosen = elements<u32>(workspace(gpu, DType::i32, Shape{blocks * 3}, kept_chosen, kArgsortName));
   gpu.clear(args.histograms, static_cast<std::size_t>(counters) * sizeof(u32));
   for (args.shift = 8 * bytes - 8; args.shift >= 0; args.shift -= 8)
     launch_blocks(gpu, source, "count_next_digit", blocks, args);
@@ -167,7 +167,7 @@ Selected select(Gpu& gpu, const Task& t) {
 View with_neighbours(Gpu& gpu, const View& x, int axis, BufferPtr& keep) {
   const std::int64_t length = x.shape[axis], step = x.strides[axis];
   if (step == 1 || step == -1 || x.shape.numel() == length) return x;
-  View to = dense(x, x.dtype, keep, gpu, kName);
+  View to = dense(x, x.dtype, keep, gpu, kArgsortName);
   const Strides lines = contiguous_strides(x.shape.with(axis, 1));
   for (int d = 0; d < x.shape.rank(); ++d) to.strides[d] = d == axis ? 1 : lines[d] * length;
   copy_elements(gpu, to, x);
@@ -180,7 +180,7 @@ void sort_range(Gpu& gpu, const View& x, int axis, bool descending, std::int64_t
   const std::int64_t length = x.shape[axis], count = out.shape[axis];
   BufferPtr keep;
   const View from = length > kRadixTile ? with_neighbours(gpu, x, axis, keep) : x;
-  Task task{from, out, length, from.strides[axis], out.strides[axis], first, count, descending, key_bits, values};
+  SortTask task{from, out, length, from.strides[axis], out.strides[axis], first, count, descending, key_bits, values};
   task.x.shape = task.out.shape = x.shape.with(axis, 1);
   // 4,000 lines of 1,001 numbers took 0.36 ms by merges, PyTorch 0.16; long keys have twice the digits.
   if (length <= (size_of(x.dtype) > 4 ? kSortPiece : kSortPiece / 2)) return sort_short(gpu, task);

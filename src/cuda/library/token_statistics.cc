@@ -14,7 +14,7 @@
 namespace ebb::cuda {
 namespace {
 
-constexpr const char* kName = "linear_log_probs";
+constexpr const char* kStatisticsName = "linear_log_probs";
 
 }  // namespace
 
@@ -29,7 +29,8 @@ void run_token_statistics(const LibraryCall& call, Gpu& gpu) {
   const TokenStatisticsCall& o = *statistics_options(call.attrs);
   const GpuModel& model = gpu.model();
   BufferPtr keep[5];
-  const View x = packed(gpu, call.inputs[0], keep[0], kName), head = packed(gpu, call.inputs[1], keep[1], kName);
+  const View x = packed(gpu, call.inputs[0], keep[0], kStatisticsName),
+             head = packed(gpu, call.inputs[1], keep[1], kStatisticsName);
   const View& target = call.inputs[2];
   WideFactors factors{
       .rows = x.shape[0], .classes = head.shape[0], .width = x.shape[1], .x = x.data, .head = head.data};
@@ -39,9 +40,9 @@ void run_token_statistics(const LibraryCall& call, Gpu& gpu) {
   const std::int64_t row_bytes = static_cast<std::int64_t>(sizeof(StatisticsPart)) * tiles + (wide ? 0 : 4 * classes);
   const std::int64_t most = std::max(model.part_bytes / row_bytes / model.head_rows, std::int64_t{1}) * model.head_rows;
   const std::int64_t chunk = std::min(rows, o.chunk > 0 && !wide ? o.chunk : most);
-  const View parts = workspace(gpu, DType::f32, Shape{chunk, 4 * tiles}, keep[2], kName);
-  const View own = workspace(gpu, DType::f32, Shape{chunk}, keep[3], kName);
-  const View products = wide ? View{} : workspace(gpu, DType::f32, Shape{chunk, classes}, keep[4], kName);
+  const View parts = workspace(gpu, DType::f32, Shape{chunk, 4 * tiles}, keep[2], kStatisticsName);
+  const View own = workspace(gpu, DType::f32, Shape{chunk}, keep[3], kStatisticsName);
+  const View products = wide ? View{} : workspace(gpu, DType::f32, Shape{chunk, classes}, keep[4], kStatisticsName);
   const View turned{head.data, head.dtype, Shape{head.shape[1], classes}, {head.strides[1], head.strides[0]}};
   StatisticsRowsArgs args{.parts = static_cast<StatisticsPart*>(parts.data),
                           .own = elements<f32>(own),

@@ -11,17 +11,15 @@
 namespace ebb::cuda {
 namespace {
 
-using Args = WeightedArgs<void, void, void>;
-
-constexpr const char* kName = "weighted_gather";
+constexpr const char* kWeightedName = "weighted_gather";
 
 bool has_narrow_keys(std::int64_t size) { return size < std::numeric_limits<i32>::max(); }
 
-struct Task {
-  Args args;
+struct WeightedTask {
+  WeightedArgs<void, void, void> args;
   KernelSource source;
   std::int64_t row_groups;
-  Task(const Complaints& complaints, const View& x, const View& y, const View& index, void* weight)
+  WeightedTask(const Complaints& complaints, const View& x, const View& y, const View& index, void* weight)
       : args{.x = x.data,
              .y = y.data,
              .index = elements<i64>(index),
@@ -46,32 +44,34 @@ struct Task {
 
 void run_weighted_gather(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   BufferPtr kept_x, kept_index, kept_weight;
-  const View x = packed(gpu, call.inputs[0], kept_x, kName), index = packed(gpu, call.inputs[1], kept_index, kName);
-  const Task t(check_index(mark, call, index, x.shape[2]), x, call.outputs[0], index,
-               packed(gpu, call.inputs[2], kept_weight, kName).data);
+  const View x = packed(gpu, call.inputs[0], kept_x, kWeightedName),
+             index = packed(gpu, call.inputs[1], kept_index, kWeightedName);
+  const WeightedTask t(check_index(mark, call, index, x.shape[2]), x, call.outputs[0], index,
+                       packed(gpu, call.inputs[2], kept_weight, kWeightedName).data);
   launch_elements(gpu, t.source, "weighted_gather", t.row_groups * t.args.points, t.args);
 }
 
 void run_weighted_scatter(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   BufferPtr kept_y, kept_index, kept_weight;
-  const View y = packed(gpu, call.inputs[0], kept_y, kName), index = packed(gpu, call.inputs[1], kept_index, kName);
+  const View y = packed(gpu, call.inputs[0], kept_y, kWeightedName),
+             index = packed(gpu, call.inputs[1], kept_index, kWeightedName);
   const View& x = call.outputs[0];
   if (x.shape.numel() == 0) return;
-  scatter_weighted(gpu, y, index, packed(gpu, call.inputs[2], kept_weight, kName), x,
+  scatter_weighted(gpu, y, index, packed(gpu, call.inputs[2], kept_weight, kWeightedName), x,
                    check_index(mark, call, index, x.shape[2]));
 }
 
 void scatter_weighted(Gpu& gpu, const View& y, const View& index, const View& weight, const View& x,
                       const Complaints& complaints) {
   BufferPtr kept[4];
-  Task t(complaints, x, y, index, weight.data);
-  Args& a = t.args;
+  WeightedTask t(complaints, x, y, index, weight.data);
+  WeightedArgs<void, void, void>& a = t.args;
   const Shape lines{a.images, a.points * a.taps};
-  const View keys = workspace(gpu, has_narrow_keys(a.size) ? DType::i32 : DType::i64, lines, kept[0], kName);
-  const View order = workspace(gpu, DType::i64, lines, kept[1], kName);
-  const View ranges = workspace(gpu, DType::i64, Shape{a.images * a.size, 2}, kept[2], kName);
+  const View keys = workspace(gpu, has_narrow_keys(a.size) ? DType::i32 : DType::i64, lines, kept[0], kWeightedName);
+  const View order = workspace(gpu, DType::i64, lines, kept[1], kWeightedName);
+  const View ranges = workspace(gpu, DType::i64, Shape{a.images * a.size, 2}, kept[2], kWeightedName);
   // One more: how many there are.
-  const View many = workspace(gpu, DType::i64, Shape{lines.numel() / kManyEntries + 1}, kept[3], kName);
+  const View many = workspace(gpu, DType::i64, Shape{lines.numel() / kManyEntries + 1}, kept[3], kWeightedName);
   a.keys = keys.data;
   a.order = elements<i64>(order);
   a.ranges = elements<TokenRange>(ranges);
@@ -89,9 +89,10 @@ void scatter_weighted(Gpu& gpu, const View& y, const View& index, const View& we
 
 void run_gather_dot(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   BufferPtr kept_x, kept_y, kept_index;
-  const View x = packed(gpu, call.inputs[0], kept_x, kName), y = packed(gpu, call.inputs[1], kept_y, kName);
-  const View index = packed(gpu, call.inputs[2], kept_index, kName);
-  const Task t(check_index(mark, call, index, x.shape[2]), x, y, index, call.outputs[0].data);
+  const View x = packed(gpu, call.inputs[0], kept_x, kWeightedName),
+             y = packed(gpu, call.inputs[1], kept_y, kWeightedName);
+  const View index = packed(gpu, call.inputs[2], kept_index, kWeightedName);
+  const WeightedTask t(check_index(mark, call, index, x.shape[2]), x, y, index, call.outputs[0].data);
   launch_elements(gpu, t.source, "gather_dot", index.shape.numel(), t.args);
 }
 

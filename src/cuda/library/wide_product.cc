@@ -8,7 +8,7 @@ namespace {
 
 using Tile = WideTile;
 
-TensorMap tensor_map(const void* data, std::int64_t rows, std::int64_t columns, int high) {
+TensorMap factor_map(const void* data, std::int64_t rows, std::int64_t columns, int high) {
   TensorMap map{};
   const std::uint64_t sizes[] = {static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows)};
   const std::uint64_t steps[] = {static_cast<std::uint64_t>(columns) * 2};
@@ -30,8 +30,8 @@ bool can_be_wide(const Gpu& gpu, const WideFactors& f, unsigned shared_bytes) {
 }
 
 WideProductArgs wide_product_args(const WideFactors& f) {
-  return {.x = tensor_map(f.x, f.rows, f.width, Tile::kRows),
-          .w = tensor_map(f.head, f.classes, f.width, Tile::kColumns / 2),
+  return {.x = factor_map(f.x, f.rows, f.width, Tile::kRows),
+          .w = factor_map(f.head, f.classes, f.width, Tile::kColumns / 2),
           .rows = f.rows,
           .classes = f.classes,
           .width = f.width,

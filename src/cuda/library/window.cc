@@ -22,11 +22,11 @@
 namespace ebb::cuda {
 namespace {
 
-struct Sizes {
+struct WindowSizes {
   ConvCall o;
   std::int64_t images, channels, height, width, outputs, rows, columns, taps_h, taps_w;
 
-  Sizes(const Attrs& attrs, const View& x, const View& w, const View& y)
+  WindowSizes(const Attrs& attrs, const View& x, const View& w, const View& y)
       : o(options_as<ConvCall>(attrs)),
         images(x.shape[0]),
         channels(x.shape[1] / o.groups),
@@ -62,7 +62,7 @@ struct Sizes {
   }
 };
 
-void make_columns(Gpu& gpu, const Sizes& z, const View& x, const View& col, bool images_inside) {
+void make_columns(Gpu& gpu, const WindowSizes& z, const View& x, const View& col, bool images_inside) {
   launch_elements(gpu, {bits_text(x.dtype) + texts::columns}, "lay_out", col.shape.numel(),
                   ColumnsArgs<void>{.x = x.data,
                                     .col = col.data,
@@ -90,18 +90,11 @@ void add_bias(Gpu& gpu, const View& to, const View& from, const View& bias) {
 }
 
 // [K, C/G, R, S] as [1.., G, K/G, C/G·R·S], the same for all images.
-View window_matrices(const View& dense_w, const Sizes& z, std::int64_t images) {
+View window_matrices(const View& dense_w, const WindowSizes& z, std::int64_t images) {
   View w = reshaped(dense_w, Shape{1, z.o.groups, z.outputs, z.depth()});
   w.shape = w.shape.with(0, images);
   w.strides[0] = 0;
   return w;
-}
-View transposed(View v) {
-  const int rank = v.shape.rank();
-  const std::int64_t rows = v.shape[rank - 2], columns = v.shape[rank - 1];
-  v.shape = v.shape.with(rank - 2, columns).with(rank - 1, rows);
-  std::swap(v.strides[rank - 2], v.strides[rank - 1]);
-  return v;
 }
 
 // [N, C, H, W] -> [N, H, W, C], and back
@@ -213,7 +206,7 @@ bool by_cudnn(Gpu& gpu, ConvolutionResult kind, const ConvCall& o, const View& x
 void run_convolution(const LibraryCall& call, Gpu& gpu) {
   const View &x = call.inputs[0], &w = call.inputs[1], result = result_of(call);
   if (result.shape.numel() == 0) return;
-  const Sizes z(call.attrs, x, w, result);
+  const WindowSizes z(call.attrs, x, w, result);
   const bool bias = call.inputs.size() > 2;
   if (run_as_patches(gpu, ConvolutionResult::y, z.o, x, w, result, bias ? call.inputs[2] : View{}, "convolution"))
     return;
@@ -249,7 +242,7 @@ void run_convolution(const LibraryCall& call, Gpu& gpu) {
 void run_conv_transpose(const LibraryCall& call, Gpu& gpu) {
   const View &y = call.inputs[0], &w = call.inputs[1], x = result_of(call);
   if (x.shape.numel() == 0) return;
-  const Sizes z(call.attrs, x, w, y);
+  const WindowSizes z(call.attrs, x, w, y);
   const KernelSource source{element_text(x.dtype) + texts::add_columns_up};
   BufferPtr keep_w, keep_y, keep_col;
   if (run_as_patches(gpu, ConvolutionResult::x, z.o, x, w, y, {}, "conv_transpose")) return;
@@ -273,7 +266,7 @@ void run_conv_transpose(const LibraryCall& call, Gpu& gpu) {
 void run_conv_weight_gradient(const LibraryCall& call, Gpu& gpu) {
   const View &x = call.inputs[0], &y = call.inputs[1], w = result_of(call);
   if (w.shape.numel() == 0) return;
-  const Sizes z(call.attrs, x, w, y);
+  const WindowSizes z(call.attrs, x, w, y);
   if (z.images == 0 || z.places() == 0)
     return gpu.clear(w.data, static_cast<std::size_t>(w.shape.numel()) * size_of(w.dtype));
   if (run_as_patches(gpu, ConvolutionResult::w, z.o, x, w, y, {}, "conv_weight_gradient")) return;

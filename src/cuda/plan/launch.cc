@@ -2,13 +2,12 @@
 // Shared memory, launch bounds, the kernel `finish` and what it finds in the workspace.
 #include <algorithm>
 
+#include "core/ceil_div.h"
 #include "core/format_error.h"
 #include "cuda/plan/passes.h"
 
 namespace ebb::cuda {
 namespace {
-
-std::int64_t pieces(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
 
 // Reductions of one pass whose sums of segments are in shared memory.
 std::int64_t part_reductions(const KernelPlan& plan) {
@@ -49,7 +48,7 @@ void choose_launch(const Program& p, const GpuModel& model, KernelPlan& plan) {
   unsigned finish_blocks = 1;
   if (totals > 0) {
     words += totals * plan.parts;
-    work.part_groups = pieces(plan.parts, finish.parts_of_group);
+    work.part_groups = ceil_div(plan.parts, finish.parts_of_group);
     if (work.part_groups > model.groups_of_few_threads)
       launch.finish_threads = static_cast<unsigned>(finish.bound_threads);
     if (!finish.columns) {
@@ -58,8 +57,8 @@ void choose_launch(const Program& p, const GpuModel& model, KernelPlan& plan) {
       work.counter = words++;
       if (plan.parts > model.parts_of_block) {
         launch.finish_threads = kThreads;
-        finish_blocks =
-            static_cast<unsigned>(std::min(model.finish_blocks, pieces(work.part_groups, model.groups_of_few_threads)));
+        finish_blocks = static_cast<unsigned>(
+            std::min(model.finish_blocks, ceil_div(work.part_groups, model.groups_of_few_threads)));
       }
     }
   }
@@ -86,7 +85,7 @@ void choose_launch(const Program& p, const GpuModel& model, KernelPlan& plan) {
       !plan.staged.empty() || plan.parts_behind_row || (plan.mapping == Mapping::row_groups && plan.kept_on_chip);
   launch.workspace = static_cast<std::size_t>(words) * sizeof(std::uint64_t);
   if (plan.finishes) {
-    const std::int64_t blocks = pieces(p.columns(), std::int64_t{1} << finish.column_bits);
+    const std::int64_t blocks = ceil_div(p.columns(), std::int64_t{1} << finish.column_bits);
     launch.finish_blocks =
         finish.columns ? static_cast<unsigned>(std::clamp<std::int64_t>(blocks, 1, model.most_blocks)) : finish_blocks;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/ceil_div.h"
 #include "cuda/plan/passes.h"
 
 namespace ebb::cuda {
@@ -10,7 +11,6 @@ namespace {
 
 using Kind = Instr::Kind;
 
-std::int64_t pieces(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
 unsigned blocks_for(std::int64_t n, const GpuModel& model) {
   return static_cast<unsigned>(std::clamp<std::int64_t>(n, 1, model.most_blocks));
 }
@@ -165,8 +165,8 @@ void stage_rows(const Program& p, const GpuModel& model, KernelPlan& plan) {
 
 void divide_rows(const GpuModel& model, KernelPlan& plan, std::int64_t rows, std::int64_t most_groups) {
   const std::int64_t most = std::clamp(most_groups, model.fewest_groups, model.most_groups);
-  plan.group_rows = std::max<std::int64_t>(1, pieces(pieces(rows, kChunkRows), most)) * kChunkRows;
-  plan.groups = pieces(rows, plan.group_rows);
+  plan.group_rows = std::max<std::int64_t>(1, ceil_div(ceil_div(rows, kChunkRows), most)) * kChunkRows;
+  plan.groups = ceil_div(rows, plan.group_rows);
 }
 
 // Blocks that take the rows of a group in turns, on 128 multiprocessors.
@@ -185,7 +185,7 @@ std::int64_t groups_of_long_rows(const Program& p, const GpuModel& model) {
 // Short rows with sums over rows: as many warps as a group has chunks of rows, up to eight.
 void divide_group(const Program& p, const GpuModel& model, std::int64_t columns, KernelPlan& plan) {
   if (columns == 0 || columns > kSegment) return;
-  const std::int64_t slots = pieces(columns, 32 * kLeaf);
+  const std::int64_t slots = ceil_div(columns, 32 * kLeaf);
   std::int64_t words = 0;
   for (const Instr& i : p.instrs) {
     if (i.kind == Kind::columns) words += slots * kLeaf * element_bytes(i.type) / 4;
@@ -201,11 +201,11 @@ void divide_group(const Program& p, const GpuModel& model, std::int64_t columns,
 
 // Warps with as equal shares of a row's segments as can be.
 void divide_row(const GpuModel& model, KernelPlan& plan, std::int64_t columns, std::int64_t most_warps) {
-  const std::int64_t rounds = std::max<std::int64_t>(1, pieces(plan.segments, most_warps));
-  const std::int64_t warps = std::max<std::int64_t>(1, pieces(plan.segments, rounds));
+  const std::int64_t rounds = std::max<std::int64_t>(1, ceil_div(plan.segments, most_warps));
+  const std::int64_t warps = std::max<std::int64_t>(1, ceil_div(plan.segments, rounds));
   plan.launch.threads = static_cast<unsigned>(32 * warps);
-  plan.slots = plan.segments == 1 ? pieces(columns, 32 * kLeaf)
-               : plan.long_row    ? kLeaves * pieces(plan.segments, kGroup) * pieces(kGroup, warps)
+  plan.slots = plan.segments == 1 ? ceil_div(columns, 32 * kLeaf)
+               : plan.long_row    ? kLeaves * ceil_div(plan.segments, kGroup) * ceil_div(kGroup, warps)
                                   : kLeaves * rounds;
   plan.launch.bound_threads = warps <= 8 ? 256 : warps <= 16 ? 512 : 1024;
   plan.launch.min_blocks = model.resident_threads / plan.launch.bound_threads;
@@ -230,7 +230,7 @@ void choose_skew(const Program& p, const GpuModel& model, KernelPlan& plan) {
     const Operand& operand = p.operands[at(o)];
     return plan.alignment == Alignment::sixteen && plan.may_align(operand.strides, operand.dtype);
   });
-  const std::int64_t rounds = pieces(plan.slots, kLeaves), warps = plan.launch.threads / 32;
+  const std::int64_t rounds = ceil_div(plan.slots, kLeaves), warps = plan.launch.threads / 32;
   const std::int64_t more = 16 * rounds * warps * static_cast<std::int64_t>(plan.staged.size());
   const std::int64_t kept = plan.kept_on_chip ? plan.kept_bytes : 0;
   if (aligned || plan.row_bytes + more + kept + parts_behind_row(p, model, plan) > model.limits.shared - kSharedOfText)
@@ -307,7 +307,7 @@ void choose_mapping(const Program& p, const GpuModel& model, KernelPlan& plan) {
     // So do sums of columns, each in f64 beside the open one of a chunk; and few columns would be too few threads.
     const auto sums =
         std::count_if(p.instrs.begin(), p.instrs.end(), [](const Instr& i) { return i.kind == Kind::columns; });
-    const bool few = model.most_groups * pieces(columns, plan.width) < model.column_threads;
+    const bool few = model.most_groups * ceil_div(columns, plan.width) < model.column_threads;
     if (plan.mapping == Mapping::columns && (sums >= model.many_column_sums || few)) plan.width = 4;
   }
   const std::vector<std::int64_t>& sizes = plan.line().sizes;
@@ -322,30 +322,30 @@ void choose_mapping(const Program& p, const GpuModel& model, KernelPlan& plan) {
   if (plan.mapping == Mapping::down_rows) return;
   if (plan.mapping == Mapping::elements) {
     // A block has a chunk: segments l, l + 32, ... l + 224 of a group, for one l.
-    plan.segments = pieces(n, kSegment);
+    plan.segments = ceil_div(n, kSegment);
     const std::int64_t rest = plan.segments % kGroup;
-    plan.parts = plan.segments / kGroup * (kGroup / kChunk) + (rest <= 32 ? rest : pieces(rest, 32 * kChunk) * 32);
-    plan.launch.blocks = blocks_for(totals ? plan.parts : pieces(n, kThreads * plan.width), model);
+    plan.parts = plan.segments / kGroup * (kGroup / kChunk) + (rest <= 32 ? rest : ceil_div(rest, 32 * kChunk) * 32);
+    plan.launch.blocks = blocks_for(totals ? plan.parts : ceil_div(n, kThreads * plan.width), model);
     return;
   }
   plan.parts = rows;
-  plan.segments = pieces(columns, kSegment);
+  plan.segments = ceil_div(columns, kSegment);
   if (plan.mapping == Mapping::row_groups || plan.mapping == Mapping::columns) {
     divide_rows(model, plan, rows,
                 plan.mapping == Mapping::columns
-                    ? model.column_threads / std::max<std::int64_t>(1, pieces(columns, plan.width))
+                    ? model.column_threads / std::max<std::int64_t>(1, ceil_div(columns, plan.width))
                     : groups_of_long_rows(p, model));
   }
   if (plan.mapping == Mapping::columns) {
-    plan.launch.blocks = blocks_for(pieces(pieces(columns, plan.width) * plan.groups, kThreads), model);
+    plan.launch.blocks = blocks_for(ceil_div(ceil_div(columns, plan.width) * plan.groups, kThreads), model);
     return;
   }
   if (plan.mapping == Mapping::lanes_per_row) {
-    const auto leaves = static_cast<unsigned>(pieces(columns, kLeaf));
+    const auto leaves = static_cast<unsigned>(ceil_div(columns, kLeaf));
     plan.lanes = leaves <= 1 ? 1 : static_cast<int>(std::min(32u, std::bit_ceil(leaves)));
-    plan.slots = plan.lanes < 32 ? 1 : pieces(columns, 32 * kLeaf);
+    plan.slots = plan.lanes < 32 ? 1 : ceil_div(columns, 32 * kLeaf);
     stage_rows(p, model, plan);
-    plan.launch.blocks = blocks_for(pieces(rows, kThreads / plan.lanes), model);
+    plan.launch.blocks = blocks_for(ceil_div(rows, kThreads / plan.lanes), model);
   } else if (plan.mapping == Mapping::row_groups && (divide_group(p, model, columns, plan), plan.chunk_warps > 0)) {
     stage_rows(p, model, plan);
     plan.launch.blocks = blocks_for(plan.groups, model);
