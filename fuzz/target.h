@@ -22,9 +22,9 @@ struct Target {
 };
 const std::vector<const Target*>& targets();
 
-#define EBB_FUZZ_TARGET(name)                                 \
-  static void run_##name(::ebb::fuzz::Bytes bytes);           \
-  static const ::ebb::fuzz::Target target(#name, run_##name); \
+#define EBB_FUZZ_TARGET(name)                                           \
+  static void run_##name(::ebb::fuzz::Bytes bytes);                     \
+  static const ::ebb::fuzz::Target target_of_##name(#name, run_##name); \
   static void run_##name(::ebb::fuzz::Bytes bytes)
 
 // The path of a file of these bytes for readers that go through io::MappedFile: nothing is opened or copied. The next

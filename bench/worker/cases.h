@@ -15,6 +15,10 @@ enum class Size { tiny, small, medium, large };
 const char* name(Size size);
 Size size_from_name(const std::string& name);
 
+// Shapes that most cases have: elements in one line, rows of classes.
+ebb::Shape elements(Size size);
+ebb::Shape rows(Size size);
+
 // How an input's elements are drawn.
 enum class Kind {
   normal,   // mean 0, variance 1

@@ -8,14 +8,6 @@ namespace {
 using namespace ebb;
 using Inputs = std::vector<Input>;
 
-Shape elements(Size s) {
-  const std::int64_t n[] = {37, 1 << 10, 1 << 18, 1 << 24};
-  return {n[static_cast<int>(s)]};
-}
-Shape rows(Size s) {
-  const std::int64_t n[][2] = {{3, 7}, {16, 64}, {512, 512}, {4096, 4096}};
-  return {n[static_cast<int>(s)][0], n[static_cast<int>(s)][1]};
-}
 Inputs regression(Size s) { return {{"x", Kind::normal, elements(s), true}, {"t", Kind::normal, elements(s)}}; }
 
 // Barron's general robust loss with shape a = 1.3 and scale c = 0.7: |a−2|/a·(((d/c)²/|a−2| + 1)^(a/2) − 1)

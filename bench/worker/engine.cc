@@ -50,7 +50,6 @@ struct Head {
 }  // namespace
 
 std::vector<Case> engine_cases() {
-  const auto elements = [](Size s) -> Shape { return {s == Size::tiny ? 37 : 1 << 24}; };
   Case mse = engine(
       "mse",
       [=](Size s) {

@@ -74,6 +74,16 @@ Tensor draw(const Input& input, DType dtype) {
 
 const char* name(Size size) { return kSizes[static_cast<int>(size)]; }
 
+Shape elements(Size size) {
+  constexpr std::int64_t kElements[] = {37, 1 << 10, 1 << 18, 1 << 24};
+  return {kElements[static_cast<int>(size)]};
+}
+Shape rows(Size size) {
+  constexpr std::int64_t kRows[][2] = {{3, 7}, {16, 64}, {512, 512}, {4096, 4096}};
+  const auto& [n, columns] = kRows[static_cast<int>(size)];
+  return {n, columns};
+}
+
 Size size_from_name(const std::string& name) {
   for (int k = 0; k < 4; ++k) {
     if (name == kSizes[k]) return static_cast<Size>(k);

@@ -18,8 +18,6 @@ using Layout = std::function<Inputs(Size)>;
 std::int64_t pick(Size size, std::int64_t tiny, std::int64_t small, std::int64_t medium, std::int64_t large) {
   return std::array{tiny, small, medium, large}[static_cast<std::size_t>(size)];
 }
-Shape elements(Size s) { return {pick(s, 37, 1 << 10, 1 << 18, 1 << 24)}; }
-Shape rows(Size s) { return {pick(s, 3, 16, 512, 4096), pick(s, 7, 64, 512, 4096)}; }
 Shape tokens(Size s) { return {pick(s, 5, 16, 512, 2048), pick(s, 11, 64, 512, 32000)}; }  // a vocabulary's logits
 Shape embeddings(Size s) { return {pick(s, 6, 16, 256, 2048), pick(s, 5, 64, 128, 512)}; }
 
