@@ -7,14 +7,14 @@ import enum
 import gc
 import pickle
 
-import gpu
+import cuda_device
 import numpy as np
 import pytest
 
 import ebb
 from capsules import NAMES, Array, Deleter, Managed, int64s, new_capsule
 
-EMULATED = gpu.find()
+EMULATED = cuda_device.find()
 
 
 def on_gpu(numbers, **options):
@@ -208,7 +208,7 @@ if EMULATED:  # what the streams of a GPU are asked for cannot be seen
     def test_the_consumers_stream_waits_and_is_waited_for():
         x = (on_gpu([1.0, 2.0]) + 1).eval()
         stream = EMULATED.new_stream()
-        there = gpu.number(stream)
+        there = cuda_device.number(stream)
         EMULATED.stream_calls()
         capsule = x.__dlpack__(stream=stream, max_version=(1, 0))
         assert EMULATED.stream_calls()[-2:] == ["record 1", f"wait {there}"]
@@ -242,7 +242,7 @@ if EMULATED:  # what the streams of a GPU are asked for cannot be seen
             ebb.from_dlpack(Producer(x))
         with ebb._core._OnStream(0, 0):  # the default stream
             ebb.from_dlpack(Producer(x))
-        assert [gpu.number(asked[0]), asked[1], asked[2]] == [1, stream, 1]
+        assert [cuda_device.number(asked[0]), asked[1], asked[2]] == [1, stream, 1]
 
     def test_a_scope_computes_on_its_stream_with_the_librarys_memory():
         blocks = {}
@@ -262,7 +262,7 @@ if EMULATED:  # what the streams of a GPU are asked for cannot be seen
             y = ebb.softmax(x, 1).eval()
             assert ebb._core._memory_of(y)[0] in blocks
         launches = {call for call in EMULATED.stream_calls() if call.startswith(("launch", "synchronize"))}
-        assert len(blocks) == 1 and launches == {f"launch {gpu.number(stream)}"}
+        assert len(blocks) == 1 and launches == {f"launch {cuda_device.number(stream)}"}
         assert y.sum().item() == pytest.approx(4)
         del y
         gc.collect()

@@ -8,31 +8,31 @@ namespace ebb {
 namespace {
 
 using testing::expect_gradient;
-using testing::expect_values;
+using testing::expect_shape_and_values;
 using testing::some;
 
 TEST(Create, ConstantsAndRamps) {
-  expect_values(zeros({2}), {2}, {0, 0});
+  expect_shape_and_values(zeros({2}), {2}, {0, 0});
   EXPECT_EQ(full({2}, 3).dtype(), DType::i64);
   EXPECT_EQ(full({2}, true).dtype(), DType::bool_);
-  expect_values(arange(3), {3}, {0, 1, 2});
-  expect_values(arange(5, 0, -2), {3}, {5, 3, 1});
-  expect_values(arange(0, 1, 0.25), {4}, {0, 0.25, 0.5, 0.75});
-  expect_values(linspace(0, 1, 5), {5}, {0, 0.25, 0.5, 0.75, 1});
+  expect_shape_and_values(arange(3), {3}, {0, 1, 2});
+  expect_shape_and_values(arange(5, 0, -2), {3}, {5, 3, 1});
+  expect_shape_and_values(arange(0, 1, 0.25), {4}, {0, 0.25, 0.5, 0.75});
+  expect_shape_and_values(linspace(0, 1, 5), {5}, {0, 0.25, 0.5, 0.75, 1});
   EXPECT_EQ(linspace(0.1, 0.7, 7, DType::f64).to_vector().back(), 0.7);
-  expect_values(eye(2, 3), {2, 3}, {1, 0, 0, 0, 1, 0});
+  expect_shape_and_values(eye(2, 3), {2, 3}, {1, 0, 0, 0, 1, 0});
   EXPECT_THROW_MESSAGE(arange(0, 3, -1), "arange: a step of -1 does not lead from 0 to 3");
 }
 
 TEST(Create, DataAndLiterals) {
-  expect_values(tensor({{{1.0}, {2.0}}}), {1, 2, 1}, {1, 2});
+  expect_shape_and_values(tensor({{{1.0}, {2.0}}}), {1, 2, 1}, {1, 2});
   EXPECT_EQ(tensor({1.5}, DType::f16).dtype(), DType::f16);
-  expect_values(from_data(std::vector<bool>{true, false}, {2}), {2}, {1, 0});
+  expect_shape_and_values(from_data(std::vector<bool>{true, false}, {2}), {2}, {1, 0});
   EXPECT_THROW_MESSAGE(from_data({1.0, 2.0}, {3}), "from_data: 2 elements were given for shape [3], which has 3");
   bool released = false;
   {
     float numbers[2] = {1, 2};
-    expect_values(from_foreign(numbers, DType::f32, {2}, [&] { released = true; }), {2}, {1, 2});
+    expect_shape_and_values(from_foreign(numbers, DType::f32, {2}, [&] { released = true; }), {2}, {1, 2});
   }
   EXPECT_TRUE(released);
 }
@@ -78,9 +78,9 @@ TEST(Norm, LayerNormHasMeanZeroAndVarianceOne) {
 }
 
 TEST(Norm, RmsNormAndNormalize) {
-  expect_values(rms_norm(tensor({{3.0, 4.0}}), {2}, tensor({1.0, 2.0}), 0.0), {1, 2},
-                {3 / std::sqrt(12.5), 8 / std::sqrt(12.5)}, 1e-6);
-  expect_values(normalize(tensor({{3.0, 4.0}, {0.0, 0.0}})), {2, 2}, {0.6, 0.8, 0, 0}, 1e-7);
+  expect_shape_and_values(rms_norm(tensor({{3.0, 4.0}}), {2}, tensor({1.0, 2.0}), 0.0), {1, 2},
+                          {3 / std::sqrt(12.5), 8 / std::sqrt(12.5)}, 1e-6);
+  expect_shape_and_values(normalize(tensor({{3.0, 4.0}, {0.0, 0.0}})), {2, 2}, {0.6, 0.8, 0, 0}, 1e-7);
 }
 
 TEST(NormBackward, AgreesWithDifferences) {

@@ -50,8 +50,8 @@ inline void expect_gradient(const Function& f, const Function& backward, const T
   }
 }
 
-inline void expect_values(const Tensor& t, const Shape& shape, const std::vector<double>& expected,
-                          double tolerance = 0) {
+inline void expect_shape_and_values(const Tensor& t, const Shape& shape, const std::vector<double>& expected,
+                                    double tolerance = 0) {
   EXPECT_EQ(t.shape(), shape) << t.shape().str();
   const std::vector<double> v = t.to_vector();
   ASSERT_EQ(v.size(), expected.size());

@@ -139,8 +139,8 @@ TEST(Fp8, GradientsRoundCotangentsToE5M2) {
   const Tensor x = variable(randn({6, 20})), w = variable(randn({9, 20})), g = spread({6, 9}, 3, DType::f32);
   const Gradients d = backward(sum(fp8_linear(x, w) * g));
   const Matrix a = matrix_of(x), b = matrix_of(w), c = matrix_of(g);
-  // Tensor cores of Hopper cut products of FP8 to 14 bits of the largest before they add them, here up to nine: 1.1e-4 of
-  // the largest sum were found on an H200. Rounded to another format, factors differ by some hundredths.
+  // Tensor cores of Hopper cut products of FP8 to 14 bits of the largest before they add them, here up to nine: 1.1e-4
+  // of the largest sum were found on an H200. Rounded to another format, factors differ by some hundredths.
   const double share = on_gpu() ? 9 * 0x1p-13 : 1e-5;
   const auto expect_near = [&](const Matrix& found, const Matrix& wanted) {
     double most = 0;

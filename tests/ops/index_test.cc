@@ -8,17 +8,17 @@ namespace ebb {
 namespace {
 
 using testing::expect_gradient;
-using testing::expect_values;
+using testing::expect_shape_and_values;
 using testing::some;
 
 Tensor two_by_three() { return tensor({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}}); }
 
 TEST(Index, GatherTakesOneOrManyPositions) {
-  expect_values(gather(two_by_three(), 1, tensor({{2}, {0}})), {2, 1}, {3, 4});
-  expect_values(gather(two_by_three(), 1, tensor({{0, 0}, {2, 1}})), {2, 2}, {1, 1, 6, 5});
-  expect_values(gather(two_by_three(), 0, tensor({{1, 0}})), {1, 2}, {4, 2});
-  expect_values(gather(two_by_three(), 1, tensor({{2}, {0}}, DType::i32)), {2, 1}, {3, 4});
-  expect_values(take_along(two_by_three(), tensor({{2, 0}}), 1), {2, 2}, {3, 1, 6, 4});
+  expect_shape_and_values(gather(two_by_three(), 1, tensor({{2}, {0}})), {2, 1}, {3, 4});
+  expect_shape_and_values(gather(two_by_three(), 1, tensor({{0, 0}, {2, 1}})), {2, 2}, {1, 1, 6, 5});
+  expect_shape_and_values(gather(two_by_three(), 0, tensor({{1, 0}})), {1, 2}, {4, 2});
+  expect_shape_and_values(gather(two_by_three(), 1, tensor({{2}, {0}}, DType::i32)), {2, 1}, {3, 4});
+  expect_shape_and_values(take_along(two_by_three(), tensor({{2, 0}}), 1), {2, 2}, {3, 1, 6, 4});
 }
 
 TEST(Index, NamesTheBadIndexAndTheBadDtype) {
@@ -34,20 +34,21 @@ TEST(Index, NamesTheBadIndexAndTheBadDtype) {
 
 TEST(Index, ScatterWritesAndAdds) {
   const Tensor index = tensor({{0, 0}, {2, 1}}), src = tensor({{10.0, 20.0}, {30.0, 40.0}});
-  expect_values(scatter(two_by_three(), 1, index, src), {2, 3}, {20, 2, 3, 4, 40, 30});
-  expect_values(scatter(two_by_three(), 1, index, 0.0), {2, 3}, {0, 2, 3, 4, 0, 0});
-  expect_values(scatter_add(two_by_three(), 1, index, src), {2, 3}, {31, 2, 3, 4, 45, 36});
+  expect_shape_and_values(scatter(two_by_three(), 1, index, src), {2, 3}, {20, 2, 3, 4, 40, 30});
+  expect_shape_and_values(scatter(two_by_three(), 1, index, 0.0), {2, 3}, {0, 2, 3, 4, 0, 0});
+  expect_shape_and_values(scatter_add(two_by_three(), 1, index, src), {2, 3}, {31, 2, 3, 4, 45, 36});
 }
 
 TEST(Index, Slices) {
-  expect_values(index_select(two_by_three(), 1, tensor({2, 2, 0})), {2, 3}, {3, 3, 1, 6, 6, 4});
-  expect_values(index_add(two_by_three(), 0, tensor({1, 1}), ones({2, 3})), {2, 3}, {1, 2, 3, 6, 7, 8});
-  expect_values(embedding(two_by_three(), tensor({{1, 0}, {1, 1}})), {2, 2, 3}, {4, 5, 6, 1, 2, 3, 4, 5, 6, 4, 5, 6});
+  expect_shape_and_values(index_select(two_by_three(), 1, tensor({2, 2, 0})), {2, 3}, {3, 3, 1, 6, 6, 4});
+  expect_shape_and_values(index_add(two_by_three(), 0, tensor({1, 1}), ones({2, 3})), {2, 3}, {1, 2, 3, 6, 7, 8});
+  expect_shape_and_values(embedding(two_by_three(), tensor({{1, 0}, {1, 1}})), {2, 2, 3},
+                          {4, 5, 6, 1, 2, 3, 4, 5, 6, 4, 5, 6});
   EXPECT_THROW_MESSAGE(index_add(two_by_three(), 0, tensor({1}), ones({2, 3})), "index_add: src has shape [2, 3]");
 }
 
 TEST(Index, OneHot) {
-  expect_values(one_hot(tensor({2, 0}), 3), {2, 3}, {0, 0, 1, 1, 0, 0});
+  expect_shape_and_values(one_hot(tensor({2, 0}), 3), {2, 3}, {0, 0, 1, 1, 0, 0});
   EXPECT_EQ(one_hot(tensor({2, 0})).shape(), Shape({2, 3}));
   EXPECT_EQ(one_hot(tensor({2, 0}), 3, DType::f32).dtype(), DType::f32);
   EXPECT_THROW_MESSAGE(one_hot(tensor({3}), 3).eval(),
@@ -56,11 +57,11 @@ TEST(Index, OneHot) {
 
 TEST(Index, Sorts) {
   const auto [values, order] = sort(tensor({{3.0, 1.0, 2.0}, {1.0, 1.0, 0.0}}), 1);
-  expect_values(values, {2, 3}, {1, 2, 3, 0, 1, 1});
-  expect_values(order, {2, 3}, {1, 2, 0, 2, 0, 1});
+  expect_shape_and_values(values, {2, 3}, {1, 2, 3, 0, 1, 1});
+  expect_shape_and_values(order, {2, 3}, {1, 2, 0, 2, 0, 1});
   const auto [top, at] = topk(tensor({3.0, 1.0, 4.0, 1.0, 5.0}), 2);
-  expect_values(top, {2}, {5, 4});
-  expect_values(at, {2}, {4, 2});
+  expect_shape_and_values(top, {2}, {5, 4});
+  expect_shape_and_values(at, {2}, {4, 2});
   EXPECT_THROW_MESSAGE(topk(two_by_three(), 4), "topk: k = 4 is outside [0, 3]");
 }
 
@@ -106,12 +107,12 @@ TEST(IndexBackward, IsComputedBesideATensorOfNothing) {
   const Tensor one = full({}, 1.0).eval(), s = one + 1, nothing = s / zeros({16, 0, 5}).eval();
   const Tensor placed = gather_backward(reshape(s, {1}), {5}, 0, cast(reshape(s, {1}), DType::i64));
   eval({nothing, placed});
-  expect_values(placed, {5}, {0, 0, 2, 0, 0});
+  expect_shape_and_values(placed, {5}, {0, 0, 2, 0, 0});
 }
 
 TEST(IndexBackward, ThePaddingRowGetsNothing) {
   const Tensor g = embedding_backward(ones({3, 2}), tensor({0, 1, 1}), 2, 1);
-  expect_values(g, {2, 2}, {1, 1, 0, 0});
+  expect_shape_and_values(g, {2, 2}, {1, 1, 0, 0});
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace ebb {
 namespace {
 
 using testing::expect_gradient;
-using testing::expect_values;
+using testing::expect_shape_and_values;
 using testing::some;
 
 // Symmetric and positive definite, also when a single element of x is moved: A = (X·Xᵀ) + 2·I.
@@ -16,23 +16,23 @@ Tensor positive(const Tensor& x) { return matmul(x, transpose(x, -2, -1)) + 2 * 
 
 TEST(Linalg, MatmulOfEveryRank) {
   const Tensor v = tensor({1.0, 2.0}), m = tensor({{1.0, 2.0}, {3.0, 4.0}});
-  expect_values(matmul(v, v), {}, {5});
-  expect_values(matmul(m, v), {2}, {5, 11});
-  expect_values(matmul(v, m), {2}, {7, 10});
-  expect_values(matmul(m, m), {2, 2}, {7, 10, 15, 22});
-  expect_values(matmul(stack({m, v * m}), m), {2, 2, 2}, {7, 10, 15, 22, 13, 18, 27, 38});
-  expect_values(matmul(unsqueeze(stack({m, m}), 1), stack({v, v})), {2, 1, 2, 2}, {3, 6, 7, 14, 3, 6, 7, 14});
+  expect_shape_and_values(matmul(v, v), {}, {5});
+  expect_shape_and_values(matmul(m, v), {2}, {5, 11});
+  expect_shape_and_values(matmul(v, m), {2}, {7, 10});
+  expect_shape_and_values(matmul(m, m), {2, 2}, {7, 10, 15, 22});
+  expect_shape_and_values(matmul(stack({m, v * m}), m), {2, 2, 2}, {7, 10, 15, 22, 13, 18, 27, 38});
+  expect_shape_and_values(matmul(unsqueeze(stack({m, m}), 1), stack({v, v})), {2, 1, 2, 2}, {3, 6, 7, 14, 3, 6, 7, 14});
   EXPECT_EQ(matmul(ones({3, 1, 4, 5}), ones({2, 5, 6})).shape(), Shape({3, 2, 4, 6}));
   EXPECT_EQ(matmul(ones({3, 0}), ones({0, 2})).shape(), Shape({3, 2}));
-  expect_values(matmul(ones({1, 0}), ones({0, 2})), {1, 2}, {0, 0});
+  expect_shape_and_values(matmul(ones({1, 0}), ones({0, 2})), {1, 2}, {0, 0});
   EXPECT_THROW_MESSAGE(matmul(m, ones({3, 2})), "matmul: inner sizes differ, 2 and 3, for shapes [2, 2] and [3, 2]");
 }
 
 // A product without a sum, of every kind: shapes as with one, wrapping integers, halves rounded once.
 TEST(Linalg, MatmulOfOneInnerElement) {
   const Tensor column = tensor({{2.0}, {3.0}}), row = tensor({{5.0, 7.0, 11.0}});
-  expect_values(matmul(column, row), {2, 3}, {10, 14, 22, 15, 21, 33});
-  expect_values(matmul(column, tensor({4.0})), {2}, {8, 12});
+  expect_shape_and_values(matmul(column, row), {2, 3}, {10, 14, 22, 15, 21, 33});
+  expect_shape_and_values(matmul(column, tensor({4.0})), {2}, {8, 12});
   EXPECT_EQ(matmul(ones({3, 1, 4, 1}), ones({2, 1, 6})).shape(), Shape({3, 2, 4, 6}));
   EXPECT_EQ(matmul(ones({2, 5, 1}), ones({1, 3})).shape(), Shape({2, 5, 3}));
   EXPECT_EQ(matmul(full({1, 1}, std::int64_t{1} << 62), full({1, 1}, std::int64_t{4})).item<std::int64_t>(), 0);
@@ -52,26 +52,26 @@ TEST(Linalg, DotOfHalvesIsRoundedOnce) {
 TEST(Linalg, DotAndOuter) {
   const Tensor v = tensor({1.0, 2.0});
   EXPECT_EQ(dot(v, v).item(), 5);
-  expect_values(outer(v, tensor({3.0, 4.0, 5.0})), {2, 3}, {3, 4, 5, 6, 8, 10});
+  expect_shape_and_values(outer(v, tensor({3.0, 4.0, 5.0})), {2, 3}, {3, 4, 5, 6, 8, 10});
   EXPECT_THROW_MESSAGE(dot(v, ones({3})), "dot: needs two vectors of equal length");
 }
 
 TEST(Linalg, EinsumOfEveryKind) {
   const Tensor m = tensor({{1.0, 2.0}, {3.0, 4.0}}), v = tensor({5.0, 6.0});
-  expect_values(einsum("ij,jk->ik", {m, m}), {2, 2}, {7, 10, 15, 22});
-  expect_values(einsum("ij,jk", {m, m}), {2, 2}, {7, 10, 15, 22});
-  expect_values(einsum("ij->ji", {m}), {2, 2}, {1, 3, 2, 4});
-  expect_values(einsum("ba", {m}), {2, 2}, {1, 3, 2, 4});
-  expect_values(einsum("ii", {m}), {}, {5});
-  expect_values(einsum("ii->i", {m}), {2}, {1, 4});
-  expect_values(einsum("ij->", {m}), {}, {10});
-  expect_values(einsum("i,i", {v, v}), {}, {61});
-  expect_values(einsum("i,j->ij", {v, v}), {2, 2}, {25, 30, 30, 36});
-  expect_values(einsum("ij,ij->i", {m, m}), {2}, {5, 25});
-  expect_values(einsum("...ij,...jk->...ik", {stack({m, m}), m}), {2, 2, 2}, {7, 10, 15, 22, 7, 10, 15, 22});
-  expect_values(einsum("i...,i", {m, v}), {2}, {23, 34});
-  expect_values(einsum("ij,j,jk->ik", {m, v, m}), {2, 2}, {41, 58, 87, 126});
-  expect_values(einsum("ij,k->i", {m, v}), {2}, {33, 77});
+  expect_shape_and_values(einsum("ij,jk->ik", {m, m}), {2, 2}, {7, 10, 15, 22});
+  expect_shape_and_values(einsum("ij,jk", {m, m}), {2, 2}, {7, 10, 15, 22});
+  expect_shape_and_values(einsum("ij->ji", {m}), {2, 2}, {1, 3, 2, 4});
+  expect_shape_and_values(einsum("ba", {m}), {2, 2}, {1, 3, 2, 4});
+  expect_shape_and_values(einsum("ii", {m}), {}, {5});
+  expect_shape_and_values(einsum("ii->i", {m}), {2}, {1, 4});
+  expect_shape_and_values(einsum("ij->", {m}), {}, {10});
+  expect_shape_and_values(einsum("i,i", {v, v}), {}, {61});
+  expect_shape_and_values(einsum("i,j->ij", {v, v}), {2, 2}, {25, 30, 30, 36});
+  expect_shape_and_values(einsum("ij,ij->i", {m, m}), {2}, {5, 25});
+  expect_shape_and_values(einsum("...ij,...jk->...ik", {stack({m, m}), m}), {2, 2, 2}, {7, 10, 15, 22, 7, 10, 15, 22});
+  expect_shape_and_values(einsum("i...,i", {m, v}), {2}, {23, 34});
+  expect_shape_and_values(einsum("ij,j,jk->ik", {m, v, m}), {2, 2}, {41, 58, 87, 126});
+  expect_shape_and_values(einsum("ij,k->i", {m, v}), {2}, {33, 77});
   EXPECT_THROW_MESSAGE(einsum("ij,jk", {m}), "einsum: \"ij,jk\" has 2 operands, 1 were given");
   EXPECT_THROW_MESSAGE(einsum("ij->k", {m}), "repeats an index or has one that no operand has");
   EXPECT_THROW_MESSAGE(einsum("ijk", {m}), "does not name the axes of shape [2, 2]");

@@ -11,7 +11,7 @@ namespace ebb {
 namespace {
 
 using testing::expect_gradient;
-using testing::expect_values;
+using testing::expect_shape_and_values;
 using testing::some;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -20,12 +20,12 @@ const double kNaN = std::nan("");
 Tensor matrix() { return tensor({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}}); }
 
 TEST(Reduce, SumsOverAnySetOfAxes) {
-  expect_values(sum(matrix()), {}, {21});
-  expect_values(sum(matrix(), 0), {3}, {5, 7, 9});
-  expect_values(sum(matrix(), -1, true), {2, 1}, {6, 15});
-  expect_values(sum(matrix(), {0, 1}, true), {1, 1}, {21});
-  expect_values(sum(zeros({0, 3}), 0), {3}, {0, 0, 0});
-  expect_values(sum(tensor(4.0)), {}, {4});
+  expect_shape_and_values(sum(matrix()), {}, {21});
+  expect_shape_and_values(sum(matrix(), 0), {3}, {5, 7, 9});
+  expect_shape_and_values(sum(matrix(), -1, true), {2, 1}, {6, 15});
+  expect_shape_and_values(sum(matrix(), {0, 1}, true), {1, 1}, {21});
+  expect_shape_and_values(sum(zeros({0, 3}), 0), {3}, {0, 0, 0});
+  expect_shape_and_values(sum(tensor(4.0)), {}, {4});
 }
 
 TEST(Reduce, SumsOfIntegersAreI64AndOfHalvesAreMadeInF32) {
@@ -42,8 +42,8 @@ TEST(Reduce, MeanOfNothingIsNaNAndOfIntegersReal) {
 }
 
 TEST(Reduce, MaxAndMin) {
-  expect_values(max(matrix(), 0), {3}, {4, 5, 6});
-  expect_values(min(matrix(), {0, 1}), {}, {1});
+  expect_shape_and_values(max(matrix(), 0), {3}, {4, 5, 6});
+  expect_shape_and_values(min(matrix(), {0, 1}), {}, {1});
   EXPECT_TRUE(std::isnan(max(tensor({1.0, kNaN, 3.0})).item()));
   EXPECT_TRUE(max(tensor({false, true})).item<bool>());
   EXPECT_THROW_MESSAGE(max(zeros({2, 0}), 1), "max: nothing to choose from in a tensor of shape [2, 0]");
@@ -77,40 +77,40 @@ TEST(Reduce, LogSumExpNeitherOverflowsNorLosesInfinities) {
   EXPECT_EQ(logsumexp(tensor({-kInf, -kInf})).item(), -kInf);
   EXPECT_EQ(logsumexp(tensor({-kInf, kInf})).item(), kInf);
   EXPECT_EQ(logsumexp(zeros({0})).item(), -kInf);
-  expect_values(logsumexp_backward(tensor(1.0), tensor({-kInf, -kInf})), {2}, {0, 0});
+  expect_shape_and_values(logsumexp_backward(tensor(1.0), tensor({-kInf, -kInf})), {2}, {0, 0});
 }
 
 TEST(Reduce, AnyAndAll) {
-  expect_values(any(tensor({{0.0, 0.0}, {0.0, 2.0}}), 1), {2}, {0, 1});
+  expect_shape_and_values(any(tensor({{0.0, 0.0}, {0.0, 2.0}}), 1), {2}, {0, 1});
   EXPECT_FALSE(any(zeros({0})).item<bool>());
   EXPECT_TRUE(all(zeros({0})).item<bool>());
   EXPECT_FALSE(all(tensor({1.0, 0.0})).item<bool>());
 }
 
 TEST(Reduce, ArgmaxTakesTheFirst) {
-  expect_values(argmax(tensor({{1.0, 3.0, 3.0}, {2.0, 0.0, 1.0}}), 1), {2}, {1, 0});
+  expect_shape_and_values(argmax(tensor({{1.0, 3.0, 3.0}, {2.0, 0.0, 1.0}}), 1), {2}, {1, 0});
   EXPECT_EQ(argmin(matrix()).item<std::int64_t>(), 0);
-  expect_values(argmax(matrix(), 0, true), {1, 3}, {1, 1, 1});
+  expect_shape_and_values(argmax(matrix(), 0, true), {1, 3}, {1, 1, 1});
   EXPECT_THROW_MESSAGE(argmax(zeros({2, 0}), 1), "argmax: axis 1 of shape [2, 0] is empty");
 }
 
 TEST(Reduce, RunningSumsAndProducts) {
-  expect_values(cumsum(matrix(), 1), {2, 3}, {1, 3, 6, 4, 9, 15});
-  expect_values(cumprod(matrix(), 0), {2, 3}, {1, 2, 3, 4, 10, 18});
+  expect_shape_and_values(cumsum(matrix(), 1), {2, 3}, {1, 3, 6, 4, 9, 15});
+  expect_shape_and_values(cumprod(matrix(), 0), {2, 3}, {1, 2, 3, 4, 10, 18});
 }
 
 TEST(Reduce, MedianIsTheLowerMiddle) {
   const Tensor x = tensor({{4.0, 1.0, 3.0, 2.0}, {8.0, 8.0, 1.0, 0.0}});
-  expect_values(median(x, 1), {2}, {2, 1});
-  expect_values(median(x), {}, {2});
-  expect_values(median(tensor({1.0, kNaN})), {}, {kNaN});
+  expect_shape_and_values(median(x, 1), {2}, {2, 1});
+  expect_shape_and_values(median(x), {}, {2});
+  expect_shape_and_values(median(tensor({1.0, kNaN})), {}, {kNaN});
 }
 
 TEST(Reduce, QuantileInterpolates) {
   const Tensor x = tensor({3.0, 1.0, 2.0, 4.0}, DType::f64);
   EXPECT_NEAR(quantile(x, 0.4).item(), 2.2, 1e-15);
-  expect_values(quantile(x, {0.0, 0.5, 1.0}), {3}, {1, 2.5, 4});
-  expect_values(quantile(matrix(), 0.5, 0, true), {1, 3}, {2.5, 3.5, 4.5});
+  expect_shape_and_values(quantile(x, {0.0, 0.5, 1.0}), {3}, {1, 2.5, 4});
+  expect_shape_and_values(quantile(matrix(), 0.5, 0, true), {1, 3}, {2.5, 3.5, 4.5});
   EXPECT_THROW_MESSAGE(quantile(x, 1.5), "quantile: q must lie in [0, 1], got 1.5");
 }
 
@@ -141,7 +141,7 @@ TEST(ReduceBackward, ProductsWithZeros) {
     expect_gradient([](auto& v) { return prod(v); }, [&](auto& g) { return prod_backward(g, x); }, x);
     expect_gradient([](auto& v) { return cumprod(v, 0); }, [&](auto& g) { return cumprod_backward(g, x, 0); }, x);
   }
-  expect_values(prod_backward(tensor(1.0), tensor({2.0, 0.0, 3.0})), {3}, {0, 6, 0});
+  expect_shape_and_values(prod_backward(tensor(1.0), tensor({2.0, 0.0, 3.0})), {3}, {0, 6, 0});
 }
 
 // dx_j = Σ_{i≥j} g_i·Π_{k≤i, k≠j} x_k, along an axis of any length, with no zero, one and two.
@@ -179,13 +179,13 @@ TEST(ReduceBackward, CumulativeProductsOfAnyLength) {
 }
 
 TEST(ReduceBackward, TiesShareTheGradient) {
-  expect_values(max_backward(tensor(6.0), tensor({2.0, 5.0, 5.0, 5.0})), {4}, {0, 2, 2, 2});
-  expect_values(max_backward(tensor(1.0), tensor({2.0, kNaN})), {2}, {0, 1});
+  expect_shape_and_values(max_backward(tensor(6.0), tensor({2.0, 5.0, 5.0, 5.0})), {4}, {0, 2, 2, 2});
+  expect_shape_and_values(max_backward(tensor(1.0), tensor({2.0, kNaN})), {2}, {0, 1});
 }
 
 TEST(ReduceBackward, ZeroVectorsAndConstantsHaveGradientZero) {
-  expect_values(norm_backward(tensor(1.0), zeros({3})), {3}, {0, 0, 0});
-  expect_values(stddev_backward(tensor(1.0), ones({3})), {3}, {0, 0, 0});
+  expect_shape_and_values(norm_backward(tensor(1.0), zeros({3})), {3}, {0, 0, 0});
+  expect_shape_and_values(stddev_backward(tensor(1.0), ones({3})), {3}, {0, 0, 0});
 }
 
 }  // namespace

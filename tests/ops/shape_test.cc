@@ -10,7 +10,7 @@ namespace ebb {
 namespace {
 
 using testing::expect_gradient;
-using testing::expect_values;
+using testing::expect_shape_and_values;
 using testing::some;
 
 Tensor ramp(const Shape& shape) { return reshape(arange(shape.numel()), shape); }
@@ -79,35 +79,35 @@ TEST(Shape, ReshapeOfNothingDropsDimensionsOfAnySize) {
     const Tensor product = prod(reshape(y, {0})), total = sum(reshape(y, {0}));
     const Tensor reader = cast(product <= y, DType::f32) + total;
     eval({product, total, reader, y});
-    expect_values(product, {}, {1});
-    expect_values(total, {}, {0});
+    expect_shape_and_values(product, {}, {1});
+    expect_shape_and_values(total, {}, {0});
     EXPECT_EQ(reader.shape(), shape);
   }
 }
 
 TEST(Shape, PermuteAndTranspose) {
-  expect_values(permute(ramp({2, 3}), {1, 0}), {3, 2}, {0, 3, 1, 4, 2, 5});
-  expect_values(transpose(ramp({1, 2, 2}), -1, 1), {1, 2, 2}, {0, 2, 1, 3});
-  expect_values(reshape(t(ramp({2, 3})), {-1}), {6}, {0, 3, 1, 4, 2, 5});
+  expect_shape_and_values(permute(ramp({2, 3}), {1, 0}), {3, 2}, {0, 3, 1, 4, 2, 5});
+  expect_shape_and_values(transpose(ramp({1, 2, 2}), -1, 1), {1, 2, 2}, {0, 2, 1, 3});
+  expect_shape_and_values(reshape(t(ramp({2, 3})), {-1}), {6}, {0, 3, 1, 4, 2, 5});
   EXPECT_THROW_MESSAGE(permute(ramp({2, 3}), {0, 0}), "permute: axis 0 is named twice");
 }
 
 TEST(Shape, ExpandRepeatsAndSumToSums) {
-  expect_values(expand(ramp({2, 1}), {2, -1, 2}), {2, 2, 2}, {0, 0, 1, 1, 0, 0, 1, 1});
-  expect_values(sum_to(ramp({2, 2, 2}), {2, 1}), {2, 1}, {10, 18});
-  expect_values(sum_to(ramp({2, 2}), {}), {}, {6});
+  expect_shape_and_values(expand(ramp({2, 1}), {2, -1, 2}), {2, 2, 2}, {0, 0, 1, 1, 0, 0, 1, 1});
+  expect_shape_and_values(sum_to(ramp({2, 2, 2}), {2, 1}), {2, 1}, {10, 18});
+  expect_shape_and_values(sum_to(ramp({2, 2}), {}), {}, {6});
   EXPECT_THROW_MESSAGE(expand(ramp({2, 3}), {2, 4}), "expand: shape [2, 3] cannot be repeated to [2, 4]");
 }
 
 TEST(Shape, SlicesLikeNumPy) {
   const Tensor x = ramp({6});
-  expect_values(slice(x, 0, 1, 5, 2), {2}, {1, 3});
-  expect_values(slice(x, 0, -1, kEnd, -1), {6}, {5, 4, 3, 2, 1, 0});
-  expect_values(slice(x, 0, 4, 0, -3), {2}, {4, 1});
-  expect_values(x.slice(0, -100, 100), {6}, {0, 1, 2, 3, 4, 5});
-  expect_values(slice(x, 0, 4, 2), {0}, {});
-  expect_values(ramp({2, 3})[-1], {3}, {3, 4, 5});
-  expect_values(select(ramp({2, 3}), 1, 1), {2}, {1, 4});
+  expect_shape_and_values(slice(x, 0, 1, 5, 2), {2}, {1, 3});
+  expect_shape_and_values(slice(x, 0, -1, kEnd, -1), {6}, {5, 4, 3, 2, 1, 0});
+  expect_shape_and_values(slice(x, 0, 4, 0, -3), {2}, {4, 1});
+  expect_shape_and_values(x.slice(0, -100, 100), {6}, {0, 1, 2, 3, 4, 5});
+  expect_shape_and_values(slice(x, 0, 4, 2), {0}, {});
+  expect_shape_and_values(ramp({2, 3})[-1], {3}, {3, 4, 5});
+  expect_shape_and_values(select(ramp({2, 3}), 1, 1), {2}, {1, 4});
   EXPECT_THROW_MESSAGE(ramp({2, 3})[2], "index 2 is outside axis 0 of shape [2, 3]");
   EXPECT_THROW_MESSAGE(narrow(x, 0, 4, 3), "narrow: 3 elements from position 4 do not lie in axis 0 of shape [6]");
 }
@@ -116,9 +116,9 @@ TEST(Shape, SplitsAndJoins) {
   const std::vector<Tensor> parts = split(ramp({5, 2}), 2);
   ASSERT_EQ(parts.size(), 3u);
   EXPECT_EQ(parts[2].shape(), Shape({1, 2}));
-  expect_values(cat(parts), {5, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  expect_shape_and_values(cat(parts), {5, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
   EXPECT_EQ(chunk(ramp({7}), 3).size(), 3u);
-  expect_values(stack({ramp({2}), ramp({2})}, 1), {2, 2}, {0, 0, 1, 1});
+  expect_shape_and_values(stack({ramp({2}), ramp({2})}, 1), {2, 2}, {0, 0, 1, 1});
   EXPECT_EQ(cat({tensor({1}), tensor({1.5})}).dtype(), DType::f32);
   EXPECT_THROW_MESSAGE(cat({ramp({2, 2}), ramp({2, 3})}), "cat: tensor 1 has shape [2, 3], which differs from [2, 2]");
   EXPECT_THROW_MESSAGE(split(ramp({5}), std::vector<std::int64_t>{2, 2}), "split: parts of sizes [2, 2]");
@@ -126,35 +126,35 @@ TEST(Shape, SplitsAndJoins) {
 
 TEST(Shape, Pads) {
   const Tensor x = ramp({3});
-  expect_values(pad(x, {1, 2}), {6}, {0, 0, 1, 2, 0, 0});
-  expect_values(pad(x, {1, 0}, PadMode::constant, 9), {4}, {9, 0, 1, 2});
-  expect_values(pad(x, {2, 1}, PadMode::reflect), {6}, {2, 1, 0, 1, 2, 1});
-  expect_values(pad(x, {2, 1}, PadMode::replicate), {6}, {0, 0, 0, 1, 2, 2});
-  expect_values(pad(x, {-1, 1}), {3}, {1, 2, 0});
-  expect_values(pad(ramp({1, 2}), {0, 1, 1, 0}), {2, 3}, {0, 0, 0, 0, 1, 0});
+  expect_shape_and_values(pad(x, {1, 2}), {6}, {0, 0, 1, 2, 0, 0});
+  expect_shape_and_values(pad(x, {1, 0}, PadMode::constant, 9), {4}, {9, 0, 1, 2});
+  expect_shape_and_values(pad(x, {2, 1}, PadMode::reflect), {6}, {2, 1, 0, 1, 2, 1});
+  expect_shape_and_values(pad(x, {2, 1}, PadMode::replicate), {6}, {0, 0, 0, 1, 2, 2});
+  expect_shape_and_values(pad(x, {-1, 1}), {3}, {1, 2, 0});
+  expect_shape_and_values(pad(ramp({1, 2}), {0, 1, 1, 0}), {2, 3}, {0, 0, 0, 0, 1, 0});
   EXPECT_THROW_MESSAGE(pad(x, {3, 0}, PadMode::reflect), "pad: reflection by 3 needs more than 3 elements");
 }
 
 TEST(Shape, FlipsRollsAndRepeats) {
-  expect_values(flip(ramp({2, 2})), {2, 2}, {3, 2, 1, 0});
-  expect_values(roll(ramp({4}), 1), {4}, {3, 0, 1, 2});
-  expect_values(roll(ramp({2, 3}), {-1}, {1}), {2, 3}, {1, 2, 0, 4, 5, 3});
-  expect_values(repeat(ramp({2}), {2, 2}), {2, 4}, {0, 1, 0, 1, 0, 1, 0, 1});
-  expect_values(repeat(ramp({2, 1}), {1, 3}), {2, 3}, {0, 0, 0, 1, 1, 1});
+  expect_shape_and_values(flip(ramp({2, 2})), {2, 2}, {3, 2, 1, 0});
+  expect_shape_and_values(roll(ramp({4}), 1), {4}, {3, 0, 1, 2});
+  expect_shape_and_values(roll(ramp({2, 3}), {-1}, {1}), {2, 3}, {1, 2, 0, 4, 5, 3});
+  expect_shape_and_values(repeat(ramp({2}), {2, 2}), {2, 4}, {0, 1, 0, 1, 0, 1, 0, 1});
+  expect_shape_and_values(repeat(ramp({2, 1}), {1, 3}), {2, 3}, {0, 0, 0, 1, 1, 1});
 }
 
 TEST(Shape, TrianglesAndDiagonals) {
   const Tensor x = ramp({3, 3});
-  expect_values(tril(x), {3, 3}, {0, 0, 0, 3, 4, 0, 6, 7, 8});
-  expect_values(triu(x, 1), {3, 3}, {0, 1, 2, 0, 0, 5, 0, 0, 0});
-  expect_values(diag(x), {3}, {0, 4, 8});
-  expect_values(diag(x, 1), {2}, {1, 5});
-  expect_values(diag(x, -1), {2}, {3, 7});
-  expect_values(diag(x, 3), {0}, {});
-  expect_values(diag(ramp({2}) + 1), {2, 2}, {1, 0, 0, 2});
-  expect_values(diag(ramp({2}) + 1, -1), {3, 3}, {0, 0, 0, 1, 0, 0, 0, 2, 0});
-  expect_values(diagonal(ramp({2, 2, 2}), 0, 0, 2), {2, 2}, {0, 5, 2, 7});
-  expect_values(contiguous(t(ramp({2, 2}))), {2, 2}, {0, 2, 1, 3});
+  expect_shape_and_values(tril(x), {3, 3}, {0, 0, 0, 3, 4, 0, 6, 7, 8});
+  expect_shape_and_values(triu(x, 1), {3, 3}, {0, 1, 2, 0, 0, 5, 0, 0, 0});
+  expect_shape_and_values(diag(x), {3}, {0, 4, 8});
+  expect_shape_and_values(diag(x, 1), {2}, {1, 5});
+  expect_shape_and_values(diag(x, -1), {2}, {3, 7});
+  expect_shape_and_values(diag(x, 3), {0}, {});
+  expect_shape_and_values(diag(ramp({2}) + 1), {2, 2}, {1, 0, 0, 2});
+  expect_shape_and_values(diag(ramp({2}) + 1, -1), {3, 3}, {0, 0, 0, 1, 0, 0, 0, 2, 0});
+  expect_shape_and_values(diagonal(ramp({2, 2, 2}), 0, 0, 2), {2, 2}, {0, 5, 2, 7});
+  expect_shape_and_values(contiguous(t(ramp({2, 2}))), {2, 2}, {0, 2, 1, 3});
 }
 
 TEST(Shape, SizesThatDoNotFitAreErrors) {
@@ -162,8 +162,8 @@ TEST(Shape, SizesThatDoNotFitAreErrors) {
   EXPECT_THROW_MESSAGE(reshape(ramp({4}), {huge, huge, -1}), "reshape: a size of");
   EXPECT_THROW_MESSAGE(pad(ramp({4}), {kEnd, kEnd}), "pad: a size of");
   EXPECT_THROW_MESSAGE(repeat(ramp({4}), {kEnd}), "too large");
-  expect_values(diag(ramp({2, 2}), kEnd), {0}, {});
-  expect_values(diag(ramp({2, 2}), -kEnd), {0}, {});
+  expect_shape_and_values(diag(ramp({2, 2}), kEnd), {0}, {});
+  expect_shape_and_values(diag(ramp({2, 2}), -kEnd), {0}, {});
 }
 
 TEST(ShapeBackward, NarrowOfEveryStep) {
