@@ -57,8 +57,12 @@ class LibraryReference {
       default:
         return false;
     }
-    for (std::size_t k = 0; k < results_.size(); ++k)
-      write_number(out_.dtype, out_.data, static_cast<std::int64_t>(k), results_[k]);
+    const int rank = out_.shape.rank();
+    const std::int64_t columns = rank == 0 ? 1 : out_.shape[rank - 1];
+    for (std::size_t k = 0; k < results_.size(); ++k) {
+      const auto i = static_cast<std::int64_t>(k);
+      write_number(out_.dtype, out_.data, i + i / columns * out_.room, results_[k]);
+    }
     return true;
   }
 
