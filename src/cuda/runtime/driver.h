@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-// The part of CUDA's driver and of its run-time compiler that Ebb calls, as tables of functions: nothing of CUDA is
-// needed to build Ebb, and tests can put a device of their own behind the tables.
+// The parts of CUDA's driver and run-time compiler that Ebb calls, as tables of functions: building Ebb needs nothing
+// of CUDA, and tests can put a device of their own behind the tables.
 namespace ebb::cuda {
 
 using Result = int;
@@ -25,7 +25,7 @@ inline constexpr int kMultiprocessors = 16, kCapabilityMajor = 75, kCapabilityMi
 inline constexpr int kSharedOfMultiprocessor = 81, kSharedOfBlock = 97;                    // also
 inline constexpr int kMostSharedOfFunction = 8;                                            // a function attribute
 inline constexpr unsigned kNonBlocking = 1, kDisableTiming = 2, kPortable = 1;
-inline constexpr int kMapF16 = 6, kMapBf16 = 9, kMapSwizzle128 = 3, kMapPromote256 = 3;  // of a tensor map
+inline constexpr int kMapF16 = 6, kMapBf16 = 9, kMapSwizzle128 = 3, kMapPromote256 = 3;  // of threads towards captures
 inline constexpr int kCaptureRelaxed = 2;                                                // of threads towards captures
 inline constexpr int kReleaseThreshold = 4;                                              // of a memory pool
 inline const Stream kLegacyStream = reinterpret_cast<Stream>(1);  // the default stream by another name
@@ -136,14 +136,14 @@ struct Compiler {
 
 // Null where there is no driver or it does not start.
 const Driver* find_driver();
-std::string no_driver();     // why that is so
-const Driver& driver();      // an Error where there is none
-const Compiler& compiler();  // an Error where there is none
+std::string no_driver();     // the reason
+const Driver& driver();      // throws an Error if there is none
+const Compiler& compiler();  // throws an Error if there is none
 
 // For tests, before anything of CUDA is used.
 void install_driver(const Driver& driver, const Compiler& compiler);
 
-// Throws an Error naming the call and the driver's words where `result` is not success.
+// Throws an Error naming the call and the driver's message unless `result` is success.
 void check(Result result, const char* call);
 
 }  // namespace ebb::cuda
