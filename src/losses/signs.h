@@ -8,7 +8,7 @@ namespace ebb {
 Tensor checked_sign(const Tensor& y, const char* label);
 
 // max(0, margin − y·x), with a single rule: the sign of the slope −y goes into the cotangent, which is mostly one
-// number, and not into an operation per element. dx = −g·y, dy = −g·x, both 0 where margin <= y·x
+// number, and not into an operation per element.    dx = −g·y, dy = −g·x, both 0 where margin <= y·x
 Tensor hinge_of(double margin, const Tensor& y, const Tensor& x);
 
 }  // namespace ebb
