@@ -12,8 +12,8 @@
 // The unit is a class U with
 //   configure(upper, lower)      rows of both tiles of A, lower 0: there is one; before anything else, on each thread
 //   release()                    after everything else
-//   multiply<tall, wide>(a, b, b_step, to, stride, before) two tiles of A, or one; two of B, or one; after each step of
-//                                k it stores some of the previous tile's sums
+//   multiply<tall, wide>(a, b, b_step, to, stride, before)   two tiles of A, or one; two of B, or one; after each step
+//                                of k it stores some of the previous tile's sums
 // A that is read in place is not packed; its part beyond whole steps of k is, as there are no zeros after it to
 // multiply by.
 namespace {
