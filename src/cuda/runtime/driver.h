@@ -25,7 +25,7 @@ inline constexpr int kMultiprocessors = 16, kCapabilityMajor = 75, kCapabilityMi
 inline constexpr int kSharedOfMultiprocessor = 81, kSharedOfBlock = 97;                    // also
 inline constexpr int kMostSharedOfFunction = 8;                                            // a function attribute
 inline constexpr unsigned kNonBlocking = 1, kDisableTiming = 2, kPortable = 1;
-inline constexpr int kMapF16 = 6, kMapBf16 = 9, kMapSwizzle128 = 3, kMapPromote256 = 3;  // of threads towards captures
+inline constexpr int kMapF16 = 6, kMapBf16 = 9, kMapSwizzle128 = 3, kMapPromote256 = 3;  // of a tensor map
 inline constexpr int kCaptureRelaxed = 2;                                                // of threads towards captures
 inline constexpr int kReleaseThreshold = 4;                                              // of a memory pool
 inline const Stream kLegacyStream = reinterpret_cast<Stream>(1);  // the default stream by another name

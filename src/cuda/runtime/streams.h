@@ -62,7 +62,7 @@ class GpuStreams final : public Streams {
 
   Gpu& gpu_;
   Stream own_ = nullptr;
-  std::atomic<Stream> copies_{nullptr};  // null: none yet; the default stream, also null, is never used here
+  std::atomic<Stream> copies_{nullptr};  // null: none yet (null as a stream would be the default one)
   bool is_of_copies(Stream stream) const {
     const Stream copies = copies_.load(std::memory_order_relaxed);
     return copies && stream == copies;
