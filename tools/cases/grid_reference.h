@@ -6,7 +6,7 @@
 // grid_sample and its gradients in plain loops, for x [N, C, (D,) H, W], grid [N, P, axes] and y [N, C, P].
 namespace ebb::table {
 
-// Elements along one axis that a coordinate of the grid reads: places (−1 outside), weights and their slopes.
+// Elements along one axis read for a coordinate of the grid: places (−1 outside), weights and their slopes.
 struct GridLine {
   std::vector<std::int64_t> place;
   std::vector<double> weight, slope;
