@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Choices between what is common and what infinities and NaN need: the rare arm is a branch.
+// Choices between the common case and the one for infinities and NaN: the rare arm is a branch.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -30,7 +30,7 @@ class Rare : public ::testing::Test {
       result.push_back(std::isnan(v) ? ~std::uint64_t{0} : std::bit_cast<std::uint64_t>(v));
     return result;
   }
-  // So far apart that quotients overflow, and some that are no numbers.
+  // So far apart that quotients overflow, and some NaNs.
   static Tensor far_apart(std::int64_t n) {
     std::vector<double> v = (randn({n}) * exp(30 * randn({n}))).to_vector<double>();
     const double infinity = std::numeric_limits<double>::infinity();

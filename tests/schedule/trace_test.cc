@@ -10,7 +10,7 @@
 
 #include "schedule/graphs.h"
 
-// A plan is found by the key of a trace: graphs with equal keys run the same plan, so whatever a plan depends on must
+// A plan is found by the key of a trace: graphs with equal keys run the same plan, so everything a plan depends on must
 // be in the key, and no number that changes from step to step may be.
 namespace ebb {
 namespace {

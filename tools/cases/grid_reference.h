@@ -48,7 +48,7 @@ inline GridLine grid_line(const GridSampleCall& call, std::int64_t size, double 
   return line;
 }
 
-// body(image, point, element's place along the axes, weight, derivatives of the weight to the point's coordinates)
+// Calls body(image, point, element's place along the axes, weight, derivatives of the weight by the coordinates).
 template <class Body>
 void each_grid_tap(const GridSampleCall& call, const Index& image, const Array& grid, Body body) {
   const std::size_t axes = image.size() - 2;
