@@ -52,7 +52,7 @@ int main(int argc, char** argv) {
     ebb::testing::emulate_device();
   }
   if (device == "emulated" || device == "cuda") ebb::set_default_device(ebb::device_from_name("cuda:0"));
-  testing::InitGoogleTest(&argc, argv);  // it makes the tests' parameters: tensors among them belong on the device, too
+  testing::InitGoogleTest(&argc, argv);  // makes the tests' parameters: tensors among them belong on the device, too
   if (const char* const skipped = std::getenv("EBB_SKIPPED_TESTS"))
     testing::UnitTest::GetInstance()->listeners().Append(new NotesSkipped(skipped));
   const int result = RUN_ALL_TESTS();

@@ -48,7 +48,7 @@ inline constexpr std::size_t kMostWords = 64, kMostLabels = 1000, kNoColumn = st
 // Scans the file; numbers of the column `labelled` are labels, too.
 std::vector<CsvSurvey> survey_columns(CsvReader& reader, std::size_t labelled = kNoColumn);
 
-// What a caller can do about a column, as ends of sentences.
+// The caller's remedies for a column, as ends of sentences.
 struct CsvAdvice {
   const char* name_missing;  // "name it in --missing"
   const char* leave_out;     // "--ignore the column"

@@ -173,7 +173,7 @@ class DataLoader::State {
     Made made = std::move(ready_.extract(next_out_).mapped());
     if (made.error) {
       lock.unlock();
-      stop();  // batches prepared after it are made again
+      stop();  // batches prepared after it are discarded and redone
       std::rethrow_exception(made.error);
     }
     ++next_out_;

@@ -8,8 +8,8 @@
 
 namespace ebb {
 
-// What a function does besides computing its results: the collectives in it, which happen on every call, in
-// order, whether or not their results are used. compile() records them in such a scope while it traces the
+// Effects of a function besides its results: the collectives in it, which happen on every call, in order,
+// whether or not their results are used. compile() records them in such a scope while it traces the
 // function.
 class Effects {
  public:

@@ -142,7 +142,7 @@ inline std::span<Node* const> value_inputs(const Node& n) {
 void retain(Node* node);
 void release(Node* node) noexcept;  // frees long chains without recursion
 
-// What a node gave up: released when this is destroyed, which must happen after the lock is released.
+// References dropped by a node: released when this is destroyed, which must happen after the lock is released.
 class Forgotten {
  public:
   explicit Forgotten(InputList&& inputs) : inputs_(std::move(inputs)) {}

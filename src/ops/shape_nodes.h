@@ -4,7 +4,7 @@
 
 #include "ebb/tensor.h"
 
-// The nodes behind the public shape operations and the gradient rules.
+// The nodes of the public shape operations and the gradient rules.
 namespace ebb {
 
 // Elements start, start + step, ... along an axis; returns x itself if that is all of it. Positions must exist.

@@ -150,14 +150,14 @@ std::int32_t Simplifier::with_channels_last(Value call) {
 std::int32_t Simplifier::as_inputs_lie(const Value& v) {
   const int rank = v.shape.rank();
   if (!keeps_order_ || rank < 3 || v.shape.numel() == 0) return -1;
-  if (v.op == Op::check || v.op == Op::copy) return -1;  // positions are counted, or the usual order is asked for
+  if (v.op == Op::check || v.op == Op::copy) return -1;  // positions are counted, or the usual order is required
   int last = 0, usual = 0;
   for (std::int32_t in : v.inputs) {
     const Order order = order_of(in);
     last += order == Order::channels_last;
     usual += order == Order::usual;
   }
-  if (last == 0 || last < usual) return -1;  // where both are as many, whoever reads the result is likely a convolution
+  if (last == 0 || last < usual) return -1;  // in a tie, the reader of the result is likely a convolution
   Value turned = v;
   turned.shape = channels_last(v.shape);
   for (std::int32_t& in : turned.inputs) in = permuted(in, turned.shape, to_last(rank));

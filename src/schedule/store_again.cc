@@ -81,7 +81,7 @@ class StoringAgain {
     }
   }
 
-  // What must be computed before a group: every value that one of its members needs.
+  // Values that must be computed before a group: all that one of its members needs.
   std::vector<char> before(int group) const {
     std::vector<char> seen(g_.values.size()), done(f_.groups.size());
     std::vector<std::int32_t> stack;

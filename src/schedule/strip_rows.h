@@ -18,7 +18,7 @@ struct RowDims {
   bool operator==(const RowDims&) const = default;
 };
 
-// What becomes of an input's rows in the result.
+// The fate of an input's rows in the result.
 struct RowsOfResult {
   enum class Kind : std::uint8_t {
     lost,    // rows are combined: the result needs all of them

@@ -61,8 +61,8 @@ Traced trace(Trace& out, std::span<const Tensor> roots, GraphLock& lock,
 // Names the calling thread in Node::computed_by.
 const void* this_evaluator();
 
-// What computing these tensors now would trace (including their companions), with references to its nodes. Empty if
-// there is nothing to compute.
+// The trace that computing these tensors now would make (including their companions), with references to its nodes.
+// Empty if there is nothing to compute.
 struct OwnedTrace {
   Trace trace;
   std::vector<Tensor> nodes;

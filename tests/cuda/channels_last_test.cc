@@ -198,7 +198,7 @@ TEST_P(ChannelsLast, IsSeenInTheSchedule) {
   for (std::size_t at = 0; (at = text.find("sweep [", at)) != std::string::npos; ++at) ++sweeps;
   EXPECT_EQ(calls, 3u) << text;
   EXPECT_EQ(last, is_half(GetParam()) ? 3u : 0u) << text;
-  EXPECT_EQ(sweeps, is_half(GetParam()) ? 5u : 3u) << text;  // images and windows are copied once, whoever reads them
+  EXPECT_EQ(sweeps, is_half(GetParam()) ? 5u : 3u) << text;  // images and windows are copied once for all readers
 }
 
 // Integers, which halves hold: the same largest elements are found, of equal ones the first, and gradients are added in

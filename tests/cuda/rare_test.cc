@@ -65,7 +65,7 @@ TEST_F(Rare, ArmsHaveTheBitsOfTheCpu) {
     EXPECT_EQ(bits(other_choices(x.to(kGpu), y.to(kGpu))), bits(other_choices(x, y))) << n;
   }
   const Tensor x = reshape(far_apart(6 * 5000), {6, 5000}), y = reshape(far_apart(6 * 5000), {6, 5000});
-  const auto by_rows = [](const Tensor& a, const Tensor& b) {  // in a pass behind a reduction
+  const auto by_rows = [](const Tensor& a, const Tensor& b) {  // in a pass after a reduction
     return one_choice(a, where(max(abs(b), 1, true) > 1, b, a));
   };
   EXPECT_EQ(bits(by_rows(x.to(kGpu), y.to(kGpu))), bits(by_rows(x, y)));

@@ -210,7 +210,7 @@ TEST(AccuracyOfDigamma, BesideItsRoots) {
     return y;
   };
   std::vector<float> points;
-  for (int pole = -1500; pole < 0; ++pole) {  // from minus infinity beside one to infinity beside the next
+  for (int pole = -1500; pole < 0; ++pole) {  // from minus infinity next to one to infinity next to the next
     float low = std::nextafter(static_cast<float>(pole), 0.0f),
           high = std::nextafter(static_cast<float>(pole + 1), low);
     while (std::nextafter(low, high) != high) {

@@ -37,7 +37,7 @@ TEST(DivisionOfF32, HasTheBitsOfFmod) {
     const float y = small(rng);
     const auto whole = static_cast<float>(static_cast<int>(number(rng)));
     add(whole * y, y);  // a multiple, but for rounding
-    add(std::nextafter(whole * 0.125f, i % 2 ? 1e9f : -1e9f), i % 3 ? 0.125f : -0.125f);  // just beside one
+    add(std::nextafter(whole * 0.125f, i % 2 ? 1e9f : -1e9f), i % 3 ? 0.125f : -0.125f);  // just next to one
     add(whole * 0.125f, i % 2 ? 0.125f : -0.125f);                                        // a multiple
     add(std::exp2(exponent(rng)), std::exp2(exponent(rng)) * (i % 2 ? 1.3f : -1.3f));
   }

@@ -97,7 +97,7 @@ TEST(Cdist, OfRowsThatAreNotFinite) {
   EXPECT_TRUE(std::isnan(cdist(from_data<float>({inf}, {1, 1}), from_data<float>({inf}, {1, 1})).item<double>()));
 }
 
-// Squares that leave the range of their type, beside others that do not: of the call, where a device prefers formulas.
+// Squares that leave the range of their type, next to others that do not: by the call, where formulas are preferred.
 TEST(Distances, OfNumbersWhoseSquaresOverflowOrVanish) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     for (const double size :

@@ -120,8 +120,8 @@ TEST(Trace, ReadsBackWhatItWrote) {
   });
 }
 
-// Memory of somebody else is given back while the evaluation that read it last is under way, and its owner computes
-// something then.
+// External memory is released during the evaluation that read it last, and its owner computes something at that
+// point.
 TEST(Evaluate, MayBeNested) {
   const Tensor x = leaf({3});
   std::vector<float> numbers{1, 2, 3};

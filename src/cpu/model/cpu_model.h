@@ -39,7 +39,7 @@ struct CpuModel {
   double first_task_flops = 0.5e6;
   // Tasks per thread, and the fewest in total: where A is kept near, twice as many would cost 256³ an eighth.
   std::int64_t tasks_per_thread = 4, least_tasks = 16, least_tasks_near = 8;
-  // What an element of C costs besides its sum, in steps of k (chosen, not measured).
+  // Cost of an element of C besides its sum, in steps of k (chosen, not measured).
   std::int64_t result_steps = 16;
 
   // ---- Products: parts of C.
@@ -57,8 +57,8 @@ struct CpuModel {
   std::int64_t least_rows = 32, least_rows_of_copies = 64;
   // Unit at which columns may be cut that are not packed for other tasks.
   std::int64_t col_unit = 16;
-  // Of few rows, two tasks per thread of at least 32 columns: B packed for others is read from their caches. At least
-  // 16 tasks across, because what a task packs should still be near when it is read; of one thread 8, because runs of
+  // With few rows, two tasks per thread of at least 32 columns: B packed for others is read from their caches. At least
+  // 16 tasks across, because what a task packs should still be near when it is read; on one thread 8, because runs of
   // 64 columns are packed slowly: on Cascade Lake [128, 784]·[784, 1024] takes 1.96 ms with 8, 2.01 with 16.
   std::int64_t tasks_per_thread_of_few_rows = 2, least_cols_of_few_rows = 32;
   std::int64_t least_tasks_across = 16, least_tasks_across_alone = 8;

@@ -26,7 +26,7 @@ namespace ebb::cpu {
 
 inline constexpr std::int64_t kTile = kBlock;
 
-// What a register points to.
+// The target of a register's pointer.
 struct Register {
   enum class Kind : std::uint8_t {
     slot,     // tile slot `index`
