@@ -306,7 +306,7 @@ class MadeAgain {
   const Trace& trace_;
   const std::size_t budget_, target_;
   ValueGraph& g_;
-  std::vector<std::int32_t> original_;  // for each value, the one it is a copy of, or itself
+  std::vector<std::int32_t> original_;  // for each value, the one that it is a copy of, or itself
   std::set<std::int32_t> kept_;         // memory of results
   std::set<std::int32_t> made_again_;   // originals
   std::vector<Life> lives_;             // of each value that has memory

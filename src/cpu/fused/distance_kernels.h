@@ -6,7 +6,7 @@
 namespace ebb::cpu {
 
 inline constexpr std::int64_t kDistanceRows = 4, kDistanceColumns = 64;  // of a block
-inline constexpr std::int64_t kDistanceRun = 256;   // terms added in T one after the other
+inline constexpr std::int64_t kDistanceRun = 256;   // terms of a sum that are added in T one after the other
 inline constexpr std::int64_t kDistanceWidth = 16;  // rows of gradients are padded to a multiple of this
 
 template <class T>

@@ -75,7 +75,7 @@ struct GemmPanels {
   std::int64_t distance;   // from panel to panel
   const P* last;           // the narrow one, if any
   std::int64_t apart = 1;  // more for rows of A that are read in place: only by tiles where rows_stay
-  P* copies = nullptr;     // of B: the first rows of tiles pack the panels to here, and the others read them here
+  P* copies = nullptr;     // of B: the first rows of tiles write the packed panels here, and the others read them here
   bool last_lies = false;  // the narrow one is whole vectors and read in place, too: its step is `step`
   const P* tails = nullptr;  // of rows that are read in place, in groups of k: the last group of each, if it is not
                              // whole, padded with zeros

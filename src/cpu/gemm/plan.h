@@ -49,7 +49,7 @@ struct GemmRequest {
 enum class FactorAccess : std::uint8_t {
   packed,    // before the tiles begin
   in_place,  // read where it is stored, its width dense
-  in_rows,  // in place, its depth dense: A by single numbers, which a tile broadcasts anyway, or by whole groups of k
+  in_rows,  // in place, with depth dense: A by single numbers, which a tile broadcasts anyway, or by entire groups of k
   copied,   // B in place, its width dense, and packed by the first tiles that read it
 };
 

@@ -126,8 +126,8 @@ struct CompiledSweep : ebb::CompiledSweep {
   std::int64_t beside = 1;  // rows that are neighbours in memory; 1: tiles are rows
   bool strips = false;
   bool straight =
-      false;  // dense reductions only: tiles are just numbers of rows, of any size
-  bool totals_by_row = false;  // parts of totals end within tiles: the rows' numbers are kept and added afterwards
+      false;  // reductions of dense memory and nothing else: tiles are just numbers of rows, and of any size
+  bool totals_by_row = false;  // parts of totals end within tiles: the rows' numbers are kept, and are added afterwards
   std::int64_t tile = kTile;   // elements of a full tile
   bool slots_hold_a_block = false;  // of kTile elements, even if tiles are longer
 

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kRun = kRowsPerRun;
 constexpr std::size_t kLongRun =
-    128;  // where any order will do: few enough for the TLB
+    128;  // where any order will do: few enough that the TLB holds the pages of all of them
 
 // Rows of one run: `rows` of them from a, after those in `open` unless the run begins here. A completed run goes to
 // `closed`, other rows to `open`.
