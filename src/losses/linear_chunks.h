@@ -51,8 +51,8 @@ struct LogitGradients {
   bool by_bf16_;
 };
 
-// Terms that are a formula of logits. Rows come in units (graph/loss_calls.h): row (s·units + u)·tokens + t belongs to
-// unit u, and a unit has one term, which depends on its own logits only.
+// Terms that are a formula of logits. Rows come in units (calls/linear_cross_entropy.h): row (s·units + u)·tokens + t
+// belongs to unit u, and a unit has one term, which depends on its own logits only.
 struct LogitTerms {
   std::int64_t units = 0, sides = 1, tokens = 1;
   TokenStatisticsOptions head;  // scale, softcap, temperature and chunk

@@ -204,7 +204,7 @@ TEST(Collectives, NameTheFirstDifferenceBetweenPrograms) {
       } catch (const Error& e) {
         ++errors;
         EXPECT_NE(std::string(e.what()).find(c.text), std::string::npos) << e.what();
-        EXPECT_THROW(world().barrier(), Error);  // cannot be undone
+        EXPECT_THROW(world().barrier(), Error);  // no way back
       }
     });
     EXPECT_EQ(errors, std::string(c.name) == "end" ? 2 : 3) << c.name;

@@ -104,8 +104,8 @@ template <class T, class P>
 struct GemmTiles {
   GemmTileShape shape;
 
-  // Packs all panels one after the other; the space for `wide` is packed_wide(wide) × depth, rounded up to whole groups
-  // (padded with zeros).
+  // Packs all panels one after the other, into packed_rows(rows) × depth or packed_cols(cols) × depth numbers, with the
+  // depth rounded up to whole groups (padded with zeros).
   std::int64_t (*packed_rows)(std::int64_t rows);
   std::int64_t (*packed_cols)(std::int64_t cols);
   void (*pack_rows)(const GemmSource& from, std::int64_t rows, std::int64_t depth, P* to);

@@ -8,9 +8,9 @@
 
 namespace ebb::cpu {
 
-// How outputs map to a source, along rows and columns. Output (i, j) of a phase takes source element source_phase +
-// source_step·(i + shift) for every tap: strides of a convolution split the source into phases, strides of a transposed
-// one split the result, and the rest has stride 1 in both cases.
+// How outputs map to a source, along rows and columns. Output i of a phase takes source element planes[tap.plane] +
+// source_step·(i + tap.shift) for every tap: strides of a convolution split the source into planes, strides of a
+// transposed one split the result into phases, and the rest has stride 1 in both cases.
 struct WindowPlan {
   struct Tap {
     int plane;                          // which of `planes`
@@ -18,7 +18,7 @@ struct WindowPlan {
     std::array<std::int64_t, 2> at;     // in the window: r, s
   };
   struct Phase {
-    std::array<std::int64_t, 2> start, count;  // outputs start + step·i, i < count
+    std::array<std::int64_t, 2> start, count;  // outputs start + output_step·i, i < count
     std::vector<Tap> taps;
   };
   std::array<std::int64_t, 2> source_step{1, 1}, output_step{1, 1};
