@@ -45,7 +45,7 @@ class SweepOracle {
   SweepOracle(const Plan& plan, const Trace& t, const OracleTolerance& tolerance)
       : plan_(plan), trace_(t), tolerance_(tolerance) {}
 
-  // Poisoned with an implausible result, so that unwritten memory shows.
+  // Poison that is no plausible result: what is not written shows.
   static std::vector<std::byte> memory_for(const Shape& shape, DType dtype) {
     const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
     return std::vector<std::byte>(bytes + 16, std::byte{0x5A});
