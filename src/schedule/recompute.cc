@@ -126,8 +126,8 @@ class Recomputing {
     return true;
   }
 
-  // A reader that has all inputs of a value in memory recomputes it: for the gradient of relu(norm(x)), which is 0
-  // where that is, both sweeps read x and numbers of channels, and then nothing of the activation.
+  // A reader that reads nearly all inputs of a value anyway recomputes it: for the gradient of relu(norm(x)), which is
+  // 0 where that is, both sweeps read x and numbers of channels, and then nothing of the activation.
   bool decide_for_each_reader(std::int32_t v) {
     if (!kept_[v] || !can_be_made_again(v) || bytes(v) < kScheduleModel.worth_making_again) return false;
     Cone cone;

@@ -31,7 +31,7 @@ struct ScheduleModel {
   // ---- Values that sweeps recompute (see recompute.h).
   int rounds_of_making_again = 4;              // chosen: networks with batch norms take three
   std::int64_t worth_making_again = 32 << 10;  // bytes; less stays in the caches (chosen)
-  // Operations that recompute one value, without and with reads from memory for it (chosen).
+  // Most operations that recompute one value: for all its readers, and for one that reads little more for it (chosen).
   int most_operations_again = 48, few_operations_again = 16;
   std::int64_t much_less = 16;  // numbers of rows or channels, compared to a value of all elements (chosen)
 
