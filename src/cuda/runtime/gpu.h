@@ -54,7 +54,7 @@ class RunMark final : public Mark {
   bool is_on(Stream stream) const { return stream == stream_; }
   void begin_step(std::uint32_t step) { step_ = step; }
 
-  // Returns the step's place in the kernel's key.
+  // Returns the step's part of the kernel's key.
   std::uint64_t add_step(Explain explain);
   ErrorSlot* slot();
   // For a step computed by the host, after waiting for the stream: throws any error of this run's inputs or of its
@@ -118,7 +118,7 @@ class Gpu {
   void launch(Function kernel, unsigned blocks, std::span<const std::uint64_t> arguments, unsigned threads = kThreads,
               unsigned shared = 0);
   // The same, after a kernel of the same text: where the GPU can, its blocks begin while the last ones of that kernel
-  // end, and synchronise themselves (see the prelude).
+  // end, and wait inside the kernel (see the prelude).
   void launch_behind(Function kernel, unsigned blocks, std::span<const std::uint64_t> arguments, unsigned threads);
   unsigned blocks_at_a_time(Function kernel, unsigned threads, unsigned shared);  // that the GPU holds
   void clear(void* data, std::size_t bytes);
