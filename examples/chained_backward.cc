@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A network of two layers without autograd: every operation has its gradient rule as a public function, NAME_backward,
-// and the chain rule is calling them in the opposite order. mlp_autograd.cc does the same the short way.
+// and the chain rule means calling them in reverse order. mlp_autograd.cc does the same the short way.
 #include "spiral.h"
 
 using namespace ebb;
@@ -14,7 +14,7 @@ int main() {
     Tensor a2 = matmul(h, w2), z2 = a2 + b2;
     Tensor loss = binary_cross_entropy_with_logits(z2, y);
 
-    // Backward: the cotangent of each value from the cotangent of what was made of it.
+    // Backward: the cotangent of each value from the cotangents of its users.
     Tensor g_z2 = binary_cross_entropy_with_logits_backward(ones({}), z2, y).input;
     auto [g_a2, g_b2] = add_backward(g_z2, a2, b2);
     auto [g_h, g_w2] = matmul_backward(g_a2, h, w2);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A deep network trained with little memory: checkpoint_sequential keeps the activations at the borders of its segments
-// and computes those inside again when the backward pass needs them, with the same dropout. The gradients are the same.
+// Trains a deep network with little memory: checkpoint_sequential keeps the activations at the borders of its segments
+// and recomputes those inside when the backward pass needs them, with the same dropout. The gradients are the same.
 #include <cmath>
 #include <cstdio>
 

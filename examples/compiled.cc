@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A program that follows a small model thousands of times a second: a robot's arm, a game, a trading desk. The sensor's
-// readings decay as a·exp(−k·t) + c; each window of readings is fitted by gradient descent, from where the last fit
-// ended. With so few numbers, building the graph takes longer than computing it: the whole step is compiled, and built
+// Follows a small model thousands of times per second, as in a robot's arm, a game or on a trading desk. The sensor's
+// readings decay as a·exp(−k·t) + c; each window of readings is fitted by gradient descent, starting from the previous
+// fit. With so few numbers, building the graph takes longer than computing it: the whole step is compiled, and built
 // once for all windows.
 #include <chrono>
 #include <cstdio>

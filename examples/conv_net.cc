@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A convolutional network with batch norms reads digits. While training, each batch is normalized by its own statistics
-// and the running ones follow; in evaluation the running ones are used, so that a picture's answer does not depend on
-// the others in its batch. The trained network is saved and read back by name. conv_net_by_hand.cc does the same
+// A convolutional network with batch norms reads digits. In training, each batch is normalized by its own statistics
+// and the running ones are updated; in evaluation the running ones are used, so that a picture's result does not depend
+// on the others in its batch. The trained network is saved and loaded by name. conv_net_by_hand.cc does the same
 // without autograd.
 #include "conv_net.h"
 

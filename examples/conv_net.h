@@ -8,8 +8,8 @@
 
 #include "ebb/ebb.h"
 
-// A convolutional network with batch norms that reads digits: what conv_net.cc and conv_net_by_hand.cc have in common,
-// which is all but the gradients.
+// A convolutional network with batch norms that reads digits: shared by conv_net.cc and conv_net_by_hand.cc, which only
+// differ in how they get the gradients.
 namespace conv_net {
 
 using namespace ebb;
@@ -21,7 +21,7 @@ struct ConvNet {
   nn::BatchNorm norm2{16};
   nn::Linear head{16 * 7 * 7, 10};
 
-  // Not const: calling a batch norm in training moves its statistics.
+  // Not const: calling a batch norm in training updates its statistics.
   Tensor operator()(const Tensor& images) {
     Tensor h = max_pool2d(relu(norm1(conv1(images))), 2);
     h = max_pool2d(relu(norm2(conv2(h))), 2);
@@ -40,12 +40,12 @@ struct ConvNet {
 
 inline Tensor pictures(const Digits& set) { return reshape(set.images, {-1, 1, 28, 28}); }
 
-inline double accuracy(ConvNet net, const Digits& set) {  // a copy: the caller's goes on training
+inline double accuracy(ConvNet net, const Digits& set) {  // a copy: the caller's stays in training mode
   set_training(net, false);
   return mean(cast(argmax(net(pictures(set)), 1) == set.labels, DType::f32)).item();
 }
 
-// Trains with the gradients of `step`, which is called as step(net, pictures, labels) and gives the loss and them.
+// Trains with the gradients of `step`, which is called as step(net, pictures, labels) and returns them with the loss.
 template <class Step>
 int train(const Step& step_of) {
   manual_seed(1);

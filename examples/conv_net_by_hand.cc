@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// conv_net.cc without autograd: the network's operations are called one by one, and then their gradient rules in the
-// opposite order. It prints the same text.
+// conv_net.cc without autograd: calls the network's operations one by one, and then their gradient rules in reverse
+// order. Prints the same text.
 #include "conv_net.h"
 
 using namespace ebb;
 
 namespace {
 
-// Convolution, norm, relu and pool, and what their rules need afterwards.
+// Convolution, norm, relu and pool, and the values their rules need afterwards.
 struct Stage {
   Tensor x, convolved, rectified, indices, y;
   BatchNormResult norm;
@@ -28,7 +28,7 @@ Stage forward(const nn::Conv2d& conv, nn::BatchNorm& norm, const Tensor& x) {
   return s;
 }
 
-// The cotangents of the stage's weights and input, from that of its result.
+// The cotangents of the stage's weights and input, from its result's.
 struct StageGradients {
   Tensor x, weight, norm_weight, norm_bias;
 };

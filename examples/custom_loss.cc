@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Two ways to a loss of your own: a formula, whose gradient Ebb derives, and a formula with a gradient rule you give
-// it.
+// Two ways to define a loss: a formula whose gradient Ebb derives, and a formula with a gradient rule of your
+// own.
 #include <cstdio>
 #include <iostream>
 
@@ -10,11 +10,11 @@ using namespace ebb;
 
 namespace {
 
-// Cauchy's loss, mean of log(1 + d²/2): outliers pull less the further away they are. A formula is all it takes.
+// Cauchy's loss, mean of log(1 + d²/2): outliers pull less the further away they are. Just a formula.
 Tensor cauchy_loss(const Tensor& input, const Tensor& target) { return mean(log1p(0.5 * square(input - target))); }
 
-// The same with its own rule. d/dd log(1 + d²/2) = d / (1 + d²/2), clipped to [−limit, limit]: a rule may be anything,
-// here one that never lets a single sample take over.
+// The same with a rule. d/dd log(1 + d²/2) = d / (1 + d²/2), clipped to [−limit, limit]: a rule may be anything, here
+// one that never lets a single sample dominate.
 Tensor clipped_cauchy_loss(const Tensor& input, const Tensor& target, double limit) {
   auto forward = [](const std::vector<Tensor>& in) { return cauchy_loss(in[0], in[1]); };
   auto rule = [limit](const Tensor& grad, const Tensor&, const std::vector<Tensor>& in) -> std::vector<Tensor> {
@@ -25,7 +25,7 @@ Tensor clipped_cauchy_loss(const Tensor& input, const Tensor& target, double lim
   return custom_function(forward, rule, {input, target});
 }
 
-// The line through the points, by gradient descent on a loss.
+// Fits a line to the points by gradient descent on a loss.
 template <class Loss>
 Tensor fit(const Tensor& x, const Tensor& y, Loss loss_of) {
   Tensor line = variable(zeros({2}));  // slope and offset
@@ -53,7 +53,7 @@ int main() {
             << "Cauchy               " << cauchy << "\n"
             << "Cauchy, own rule     " << clipped << "\n\n";
 
-  // A formula's gradient needs no trust: here it is held against differences.
+  // Checks the formula's gradient against finite differences.
   const Tensor a = randn({5}, DType::f64), b = randn({5}, DType::f64);
   const GradcheckReport report =
       check_gradients([](const std::vector<Tensor>& in) { return cauchy_loss(in[0], in[1]); }, {a, b});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Trains a network of two layers to read digits, with nothing but operations, autograd and four lines of SGD. The
-// program `ebb train` does it with everything that belongs to it: layers, checkpoints, a report.
+// Trains a network of two layers to read digits, with only operations, autograd and four lines of SGD. The program `ebb
+// train` adds layers, checkpoints and a report.
 #include <array>
 #include <cmath>
 #include <cstdio>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// GPT-2 in mixed precision: bf16 computes, f32 weights are updated by AdamW, attention keeps no scores and the loss no
+// GPT-2 in mixed precision: computes in bf16, updates f32 weights with AdamW, and stores neither attention scores nor
 // logits. Without arguments a tiny one learns on the CPU; `gpt2 cuda` trains the one of 124 million parameters on a GPU
-// and says how many tokens a second it takes.
+// and prints tokens per second.
 //
 //     gpt2 [DEVICE [STEPS [BATCH [LAYERS [WIDTH [RECOMPUTE]]]]]]
 //
-// RECOMPUTE: the number of blocks whose activation is made again in the backward pass, for less memory.
+// RECOMPUTE: the number of blocks whose activation is recomputed in the backward pass, for less memory.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -68,7 +68,7 @@ int main(int count, char** arguments) {
   Gpt gpt(s);
   std::printf("%lld parameters, %lld tokens a step\n", static_cast<long long>(parameter_count(gpt)),
               static_cast<long long>(s.batch * s.context));
-  // A language of its own, of 90 words: which comes next is a function of the last one.
+  // A synthetic language of 90 words: each word is a function of the previous one.
   const Tensor follows = argsort(rand({s.vocabulary}), 0).eval();
   AdamW adamw({.lr = on_gpu ? 6e-4 : 3e-3, .beta2 = 0.95, .weight_decay = 0.1, .decays = decay_matrices});
   double first = 0, last = 0;

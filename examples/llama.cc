@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A Llama in mixed precision: bf16 computes, f32 weights are updated by AdamW, attention keeps no scores and the loss
-// no logits. Without arguments a tiny one learns on the CPU; `llama --device cuda` trains one of 1.2 billion parameters
+// A Llama in mixed precision: computes in bf16, updates f32 weights with AdamW, and stores neither attention scores nor
+// logits. Without arguments a tiny one learns on the CPU; `llama --device cuda` trains one of 1.2 billion parameters
 // and prints tokens per second, memory and the share of the GPU's peak that the model's own arithmetic reaches (MFU).
 //
 //     llama [--device cuda] [--init FOLDER] [--save FOLDER] [--steps N] [--batch N] [--context N] [--layers N]
@@ -8,7 +8,7 @@
 //           [--time]
 //
 // --init reads a folder of Hugging Face's transformers and --save writes one. --recompute: the number of blocks whose
-// feed-forward product is made again in the backward pass, for less memory.
+// feed-forward product is recomputed in the backward pass, for less memory.
 #include "training_program.h"
 
 using namespace ebb;
@@ -35,7 +35,7 @@ int main(int count, char** arguments) {
   const auto weights = static_cast<double>(parameter_count(llama)), tokens = static_cast<double>(batch * context);
   std::printf("%.0f parameters, %.0f tokens per step\n", weights, tokens);
 
-  // A language of 90 words: which comes next is a function of the last one.
+  // A synthetic language of 90 words: each word is a function of the previous one.
   const Tensor follows = argsort(rand({words}), 0).eval();
   AdamW adamw({.lr = on_gpu ? 3e-4 : 3e-3, .beta2 = 0.95, .weight_decay = 0.1, .decays = decay_matrices});
   double first = 0, last = 0;

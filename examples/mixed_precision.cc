@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The same network reads digits in f32, in bf16 and in f16. Halves compute, f32 keeps the weights; f16 needs its loss
-// scaled. One step of f16 is spoiled on purpose: it is skipped, and training goes on. See docs/mixed_precision.md.
+// The same network reads digits in f32, in bf16 and in f16. Halves compute, f32 keeps the weights; f16 needs a scaled
+// loss. One step of f16 overflows on purpose: it is skipped, and training continues. See docs/mixed_precision.md.
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -55,7 +55,7 @@ Result train(DType compute, const Digits& train, const Digits& test, std::int64_
       ++step;
     }
   }
-  // The weights were kept in f32, but what was trained is the network in halves: that is what is measured.
+  // The weights are f32, but the network in halves was trained, so that one is measured.
   const Tensor answers = argmax(cast_parameters(model, compute)(cast(test.images, compute)), 1);
   result.accuracy = 100 * mean(cast(answers == test.labels, DType::f32)).item();
   result.scaler = scaler.state();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Newton's method without ever holding a Hessian: each step solves H·d = −g by conjugate gradients, which only asks for
-// products H·v, and hvp gives those for about the price of two gradients.
+// Newton's method without ever storing a Hessian: each step solves H·d = −g by conjugate gradients, which need only
+// products H·v; hvp computes those for about the price of two gradients.
 #include <cmath>
 #include <cstdio>
 
@@ -10,7 +10,7 @@ using namespace ebb;
 
 namespace {
 
-// Rosenbrock's valley in n dimensions: Σ 100·(x_{i+1} − x_i²)² + (1 − x_i)², least at (1, ..., 1).
+// Rosenbrock's valley in n dimensions: Σ 100·(x_{i+1} − x_i²)² + (1 − x_i)², minimal at (1, ..., 1).
 Tensor rosenbrock(const Tensor& x) {
   const Tensor here = x.slice(0, 0, -1), next = x.slice(0, 1, x.size(0));
   return sum(100.0 * square(next - square(here)) + square(1.0 - here));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Is my gradient right? A formula, a rule written by hand and a rule with a mistake are held against differences, in
-// f64 and in fewer bits, once and twice differentiated.
+// Is my gradient right? Checks a formula, a hand-written rule and a rule with a mistake against finite differences, in
+// f64 and in fewer bits, for first and second derivatives.
 #include <cmath>
 #include <iostream>
 
@@ -19,7 +19,7 @@ Tensor log_cosh(const Tensor& input, const Tensor& target) {
   return mean(a + log1p(exp(-2.0 * a)) - std::log(2.0));
 }
 
-// The same with a rule of its own, d log cosh d = tanh d, times `factor`. A factor of 1 is right.
+// The same with a rule of its own, d log cosh d = tanh d, times `factor`. Only a factor of 1 is correct.
 Tensor with_rule(const Tensor& input, const Tensor& target, double factor) {
   return custom_function([](const Many& in) { return log_cosh(in[0], in[1]); },
                          [factor](const Tensor& grad, const Tensor&, const Many& in) {

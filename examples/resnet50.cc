@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// ResNet-50 (He et al., 2016): bottlenecks of three convolutions, each with a batch norm, around which a shortcut
-// leads. Without arguments a narrow one learns eight random pictures on the CPU; `resnet50 --device cuda --batch 256
-// --bf16` trains the one of 25.6 million parameters at 224 × 224 pixels and prints images per second and memory.
+// ResNet-50 (He et al., 2016): bottlenecks of three convolutions, each with a batch norm, and a shortcut around them.
+// Without arguments a narrow one learns eight random pictures on the CPU; `resnet50 --device cuda --batch 256 --bf16`
+// trains the one of 25.6 million parameters at 224 × 224 pixels and prints images per second and memory.
 //
 //     resnet50 [--device cuda] [--bf16] [--batch N] [--steps N] [--side N] [--width N] [--classes N] [--time]
 #include "training_program.h"

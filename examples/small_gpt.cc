@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A small GPT learns a text by heart in a few seconds: byte pairs, transformer blocks, and a loss that never holds the
-// logits. Then it writes on from a few words.
+// A small GPT learns a text by heart in a few seconds: byte pairs, transformer blocks, and a loss that never stores all
+// logits. Then it continues a few words.
 #include <cstdio>
 #include <string>
 
@@ -35,7 +35,7 @@ struct Gpt {
     for (const nn::TransformerBlock& block : blocks) h = block(h, {.causal = true});
     return norm(h);
   }
-  // The embedding is the head too, and the logits [batch·time, vocabulary] exist only in chunks.
+  // The embedding is also the head, and the logits [batch·time, vocabulary] exist only in chunks.
   Tensor loss(const Tensor& x, const Tensor& next) const {
     return linear_cross_entropy(features(x), tokens.weight, next);
   }
@@ -80,7 +80,7 @@ int main() {
   const Schedule rate = warm_up(cosine_schedule(5e-3, {.steps = kSteps - 20}), 20);
   double first = 0, last = 0;
   for (int step = 0; step < kSteps; ++step) {
-    // Sixteen windows of the text, anywhere in it.
+    // Sixteen windows at random positions of the text.
     const Tensor starts = randint(0, length - kContext, {16, 1});
     const Tensor at = starts + arange(kContext);
     adamw.set_lr(rate(step));

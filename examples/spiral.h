@@ -6,8 +6,8 @@
 
 #include "ebb/ebb.h"
 
-// Two interleaved spirals, a problem for a small network, and where its training begins: shared by chained_backward.cc
-// and mlp_autograd.cc, whose outputs must be equal to the last digit.
+// Two interleaved spirals, a problem for a small network, and its initial weights: shared by chained_backward.cc and
+// mlp_autograd.cc, whose outputs must be equal to the last digit.
 namespace spiral {
 
 struct Problem {
@@ -30,7 +30,7 @@ inline Problem make() {
   return p;
 }
 
-// Prints the loss now and then; true when the training got where it should.
+// Prints the loss now and then; returns true if training reached its goal.
 inline bool report(int step, int steps, const ebb::Tensor& loss) {
   if (step % 100 == 0 || step == steps) std::printf("step %3d   loss %.8f\n", step, loss.item());
   return step < steps || loss.item() < 0.02;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A model is a struct, an optimiser gives it new parameters: docs/training.md in one program. It learns to tell three
-// rings apart, in f32 and then in bf16 with f32 weights.
+// A model is a struct, and an optimiser updates its parameters: docs/training.md as one program. It learns to classify
+// three rings, in f32 and then in bf16 with f32 weights.
 #include <cstdio>
 
 #include "ebb/ebb.h"
@@ -24,7 +24,7 @@ struct Network {
   }
 };
 
-double accuracy(Network model, const Tensor& x, const Tensor& y) {  // a copy: the caller's goes on training
+double accuracy(Network model, const Tensor& x, const Tensor& y) {  // a copy: the caller's stays in training mode
   set_training(model, false);
   return mean(cast(argmax(model(x), 1) == y, DType::f32)).item();
 }

@@ -8,7 +8,7 @@
 
 #include "ebb/ebb.h"
 
-// What llama.cc, resnet50.cc and vit.cc have in common: options, a clock, and the loop of those that look at pictures.
+// Shared by llama.cc, resnet50.cc and vit.cc: options, a clock, and the training loop for pictures.
 namespace training_program {
 
 using namespace ebb;
@@ -35,7 +35,7 @@ class Options {
   std::map<std::string, std::string> given_;
 };
 
-// Times the steps after the first ones, in which schedules are made and kernels are compiled.
+// Times the steps after the first ones, during which schedules are made and kernels are compiled.
 class StepClock {
  public:
   explicit StepClock(std::int64_t steps) : steps_(steps), warm_up_(std::min<std::int64_t>(steps / 2, 12)) {}
@@ -59,7 +59,7 @@ class StepClock {
 
 inline double peak_gigabytes() { return 1e-9 * static_cast<double>(memory_stats(default_device()).peak); }
 
-// Trains on one batch of random pictures, whose classes the network learns by heart. 0 where the loss has fallen.
+// Trains on one batch of random pictures, whose classes the network learns by heart. Returns 0 if the loss has fallen.
 template <class Net, class Optimizer>
 int train_pictures(Net& net, Optimizer& optimizer, const Options& options, std::int64_t side, std::int64_t classes,
                    std::int64_t batch, std::int64_t steps) {

@@ -7,8 +7,8 @@
 #include "io/safetensors.h"
 #include "target.h"
 
-// A checkpoint as it lies on the disk; or one whose checksum is right, with metadata and names that are the input:
-// past the checksum nothing may be taken on trust either.
+// A checkpoint as stored on disk, or one with a correct checksum whose metadata and names are the input: even with a
+// correct checksum nothing may be trusted.
 EBB_FUZZ_TARGET(checkpoint) {
   using namespace ebb;
   using namespace ebb::fuzz;

@@ -5,7 +5,7 @@
 
 namespace ebb::fuzz {
 
-// Looks at every byte that came out of a file.
+// Reads every byte that came out of a file.
 inline void use(const Tensor& t) {
   const HostElements elements = host_elements(t);
   unsigned sum = 0;

@@ -12,8 +12,8 @@
 #include "target.h"
 
 // Random graphs: any operation of the table on operands of any shape, dtype and layout, with indices in and out of
-// range, NaN and infinities. What they compute must not depend on the number of threads, on loops of machine code or on
-// compile(); one operation after the other must give about the same; an error must come in all ways or in none.
+// range, NaN and infinities. Results must not depend on the number of threads, on loops of machine code or on
+// compile(); one operation after the other must give about the same; an error must occur in all ways or in none.
 namespace ebb::fuzz {
 namespace {
 
@@ -31,7 +31,7 @@ class Graph {
 
   const std::vector<Tensor>& leaves() const { return leaves_; }
 
-  // The same steps on these leaves, each time it is called.
+  // The same steps on these leaves, whenever it is called.
   Results build(const std::vector<Tensor>& leaves) const {
     Choices c = start_;
     std::vector<Tensor> pool = leaves;
@@ -57,7 +57,7 @@ class Graph {
     return made.numel() > kMostElements ? Shape{33, 3} : made;
   }
 
-  // The elements, and what a reduction of an empty tensor may have: a billion rows without columns are a billion sums.
+  // The elements, and the sums over an empty tensor: a billion rows without columns are a billion sums.
   static double room(const Shape& shape) {
     double product = 1;
     for (const std::int64_t size : shape) product *= static_cast<double>(std::max<std::int64_t>(size, 1));
@@ -222,7 +222,7 @@ class Graph {
   std::vector<Tensor> leaves_;
 };
 
-// Outcome of one way to compute: the elements, or the error.
+// Outcome of one way of computing: the elements, or the error.
 struct Outcome {
   Results results;
   std::vector<HostElements> elements;
@@ -242,7 +242,7 @@ Outcome outcome(const std::function<Results()>& compute) {
   return o;
 }
 
-// In every bit, but one NaN is as good as another.
+// Equal in every bit, except that all NaNs are equal.
 void expect_same(const Outcome& a, const Outcome& b, const std::string& ways, const std::function<Results()>& compute) {
   const auto found = [&](const std::string& what) { fuzz::found(what + "\n" + print_schedule(compute())); };
   if (a.error.has_value() != b.error.has_value())

@@ -5,7 +5,7 @@
 
 #include "target.h"
 
-// A file of the cache of GPU kernels, asked for by the key that it claims to have.
+// A file of the cache of GPU kernels, requested by the key that it claims to have.
 EBB_FUZZ_TARGET(kernel_cache) {
   using namespace ebb;
   using namespace ebb::fuzz;

@@ -8,7 +8,7 @@
 
 namespace {
 
-// Made once, as making all options takes much longer than reading a file.
+// Constructed once: making all options takes much longer than reading a file.
 struct Settings {
   Settings() { ebb::program::add_settings(app, config); }
   void reset() {

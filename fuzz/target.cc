@@ -48,7 +48,7 @@ void found(const std::string& what) {
 #ifdef EBB_LIBFUZZER
 namespace {
 
-// The one that the environment names.
+// The target named in the environment.
 const ebb::fuzz::Target& chosen() {
   const char* name = std::getenv("EBB_FUZZ");
   for (const ebb::fuzz::Target* target : ebb::fuzz::targets()) {

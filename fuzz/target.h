@@ -7,9 +7,9 @@
 
 #include "ebb/error.h"
 
-// A fuzz target is a function of bytes that must return, whatever the bytes are: no crash, no exception, no report of a
-// sanitizer. Each is a file NAME.cc here, with seeds in corpus/NAME and words in NAME.dict where its format has some.
-// libFuzzer runs one of them without end (`make fuzz`, run.sh), replay.cc all of them on the stored inputs (`make
+// A fuzz target is a function of bytes that must return, whatever the bytes are: no crash, no exception, no sanitizer
+// report. Each is a file NAME.cc here, with seeds in corpus/NAME and words in NAME.dict if its format has some.
+// libFuzzer runs one of them endlessly (`make fuzz`, run.sh), replay.cc all of them on the stored inputs (`make
 // test`).
 namespace ebb::fuzz {
 
@@ -27,10 +27,10 @@ const std::vector<const Target*>& targets();
   static const ::ebb::fuzz::Target target_of_##name(#name, run_##name); \
   static void run_##name(::ebb::fuzz::Bytes bytes)
 
-// The path of a file of these bytes for readers that go through io::MappedFile: nothing is opened or copied. The next
-// call replaces it.
+// A path that stands for these bytes, for readers that use io::MappedFile: nothing is opened or copied. The next call
+// replaces it.
 std::string file_of(Bytes bytes);
-// The same for readers that open it themselves: a file in memory.
+// The same for readers that open the path themselves: a file in memory.
 std::string opened_file_of(Bytes bytes);
 
 // A bad input is an Error; any other exception is a finding.
@@ -42,10 +42,10 @@ void may_fail(F&& f) {
   }
 }
 
-// A finding that is not a crash: says what and aborts.
+// A finding that is not a crash: prints `what` and aborts.
 [[noreturn]] void found(const std::string& what);
 
-// Takes decisions from bytes, one after the other; zeros when they are used up.
+// Draws decisions from bytes, one after the other; zeros once they are used up.
 class Choices {
  public:
   explicit Choices(Bytes bytes) : bytes_(bytes) {}

@@ -13,7 +13,7 @@ EBB_FUZZ_TARGET(tokenizer) {
   may_fail([&] {
     const Tokenizer tokenizer = Tokenizer::from_json(whole, "tokenizer.json");
     const std::string again = tokenizer.decode(tokenizer.encode(text), true);
-    // A tokenizer may put spaces before words; it loses nothing.
+    // A tokenizer may put spaces before words, but must not lose anything.
     if (again.size() < text.size()) found("a text does not survive encoding");
   });
   may_fail([&] { models::llama_config_from_json(whole, "config.json"); });

@@ -7,7 +7,7 @@
 #include "ebb/device.h"
 #include "ebb/error.h"
 
-// The statement must throw ebb::Error, and its text must contain `part`: a sentence nobody checks soon misleads.
+// The statement must throw ebb::Error, and its text must contain `part`: unchecked messages soon mislead.
 #define EXPECT_THROW_MESSAGE(statement, part)                                                                 \
   do {                                                                                                        \
     try {                                                                                                     \

@@ -6,7 +6,7 @@
 
 namespace ebb::testing {
 
-// The path of golden/NAME in the folder of the test that asks.
+// The path of golden/NAME in the calling test's folder.
 inline std::string golden_file(const std::string& name,
                                const std::source_location& asker = std::source_location::current()) {
   return (std::filesystem::path(asker.file_name()).parent_path() / "golden" / name).string();

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-// Reads a file that a make_golden.py wrote, "optim/golden/schedules.txt" for example: lines of a name and numbers;
-// lines of one name follow each other.
+// Reads a file written by a make_golden.py, "optim/golden/schedules.txt" for example: lines of a name and numbers;
+// lines of one name are consecutive.
 namespace ebb::testing {
 
 inline std::map<std::string, std::vector<std::vector<double>>> golden(const std::string& file) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // EBB_TEST_DEVICE runs a test program with another default device:
-//   second     the host behind the seam of devices; EBB_RECORD_KERNELS=FILE writes down the kernels a GPU would need
+//   second     the host behind the device interface; EBB_RECORD_KERNELS=FILE records the kernels a GPU would need
 //   emulated   all of src/cuda, with kernels on an emulated GPU; EBB_RECORDED_KERNELS=FILE compiles those ahead
 //   cuda       the first GPU
-// EBB_SKIPPED_TESTS=FILE: a line "reason, tab, test" is added to it for every test that was skipped.
+// EBB_SKIPPED_TESTS=FILE: appends a line "reason, tab, test" for every skipped test.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -39,7 +39,7 @@ class NotesSkipped : public testing::EmptyTestEventListener {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGINT, SIG_DFL);  // a shell that runs the tests in the background ignores it, for its children too
+  std::signal(SIGINT, SIG_DFL);  // a shell that runs the tests in the background ignores it, also for its children
   const char* const named = std::getenv("EBB_TEST_DEVICE");
   const std::string_view device = named ? named : "";
   if (device == "second") {
@@ -52,7 +52,7 @@ int main(int argc, char** argv) {
     ebb::testing::emulate_device();
   }
   if (device == "emulated" || device == "cuda") ebb::set_default_device(ebb::device_from_name("cuda:0"));
-  testing::InitGoogleTest(&argc, argv);  // it makes the tests' parameters: tensors among them belong on the device, too
+  testing::InitGoogleTest(&argc, argv);  // makes the tests' parameters: tensors among them belong on the device, too
   if (const char* const skipped = std::getenv("EBB_SKIPPED_TESTS"))
     testing::UnitTest::GetInstance()->listeners().Append(new NotesSkipped(skipped));
   const int result = RUN_ALL_TESTS();

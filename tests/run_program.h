@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-// A program that runs beside the test. Its standard output comes through a pipe, so that a test can wait for a word of
-// it; what it complains about is kept in a file of no name.
+// A program that runs concurrently with the test. Its standard output comes through a pipe, so that a test can wait for
+// a word of it; its standard error goes to an unnamed file.
 class RunningProgram {
  public:
   explicit RunningProgram(const std::vector<std::string>& words) {
@@ -49,7 +49,7 @@ class RunningProgram {
   void send(int signal) const {
     if (id_ > 0) ::kill(id_, signal);
   }
-  // Reads until the text was said; false when the program ended without it.
+  // Reads until the text was printed; false if the program ended without it.
   bool wait_for(const std::string& text) {
     while (out_.find(text) == std::string::npos) {
       if (!read_more()) return false;

@@ -9,13 +9,13 @@
 #include <iterator>
 #include <string>
 
-// A folder of a test's own that disappears with it.
+// A temporary folder of a test that is removed with it.
 class ScratchFolder {
  public:
   ScratchFolder() {
-    // In memory where the system has such a folder: tests write thousands of damaged files.
+    // In memory if the system has such a folder: tests write thousands of damaged files.
     const std::filesystem::path memory = "/dev/shm";
-    // A name that nobody has: a test that was killed leaves its folder to others with its number.
+    // A unique name: a killed test leaves its folder behind, and process numbers are reused.
     std::string name =
         (::access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path()) / "ebb-test-XXXXXX";
     if (!::mkdtemp(name.data()))

@@ -30,12 +30,12 @@
 namespace ebb::testing_device {
 namespace {
 
-// Two ranges of addresses of one size: the device's, where nothing lies, and the memory behind it.
+// Two ranges of addresses of one size: the device's, which is inaccessible, and the memory behind it.
 constexpr std::size_t kRange = std::size_t{64} << 30;
 
 class Memory final : public BlockSource {
  public:
-  // in_order: what the device does after all it was given before.
+  // in_order: runs a function after all work the device was given before.
   explicit Memory(std::function<void(std::function<void()>)> in_order) : in_order_(std::move(in_order)) {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     addresses_ = static_cast<std::byte*>(mmap(nullptr, kRange, PROT_NONE, flags, -1, 0));
@@ -55,7 +55,7 @@ class Memory final : public BlockSource {
       address = addresses_ + used_;
       used_ += rounded;
     }
-    // Poisoned when its turn comes: steps that were started before may still read what was freed since.
+    // Poisoned in its turn: steps started before may still read memory freed since.
     in_order_([data = real(address), bytes] { std::memset(data, 0xA5, bytes); });
     return address;
   }
@@ -88,9 +88,9 @@ class DoneMark final : public Mark {
     changed_.wait(lock, [this] { return done_; });
     if (error_ && failed_at_ <= step) std::rethrow_exception(error_);
   }
-  // The rest is called by the device's thread alone.
+  // The rest is called only by the device's thread.
   bool failed() {
-    for (const FilledBy& input : std::exchange(inputs_, {})) {  // they came before in the same queue
+    for (const FilledBy& input : std::exchange(inputs_, {})) {  // they precede this run in the same queue
       const auto& mark = static_cast<const DoneMark&>(*input.mark);
       if (mark.error_ && mark.failed_at_ <= input.step) fail(0, mark.error_);
     }
@@ -117,7 +117,7 @@ class DoneMark final : public Mark {
   std::uint32_t failed_at_ = 0;
 };
 
-// Writes down the kernels that a GPU would run, for the tests on an emulated one.
+// Records the kernels that a GPU would run, for the tests on an emulated one.
 class Recorder {
  public:
   explicit Recorder(const std::string& path) : path_(path) {
@@ -131,7 +131,7 @@ class Recorder {
     std::lock_guard guard(mutex_);
     texts_[made] = &*kinds_.try_emplace(text, std::move(sorted)).first;
   }
-  // Sweeps of one text would be run together.
+  // Sweeps of one text would run together.
   std::uint64_t kind(const CompiledSweep* made) {
     std::lock_guard guard(mutex_);
     const auto text = texts_.find(made);
@@ -150,7 +150,7 @@ class Recorder {
     const cuda::RunMarkPtr mark = gpu_->begin({});
     try {
       cuda::run_library(call, *gpu_, mark);
-    } catch (const Error&) {  // the device itself will say so
+    } catch (const Error&) {  // the device itself will report it
     }
     gpu_->end(mark);
   }
@@ -197,7 +197,7 @@ class SecondDevice final : public Backend {
     });
   }
   bool has(Op op) const override { return cpu::backend().has(op); }
-  // As a GPU, but for smaller products, too; what is recorded for a GPU is what that would run.
+  // As on a GPU, but for smaller products, too; what is recorded for a GPU is what that would run.
   std::int64_t row_step(DType dtype, std::int64_t columns, std::int64_t depth, std::int64_t width) const override {
     const std::int64_t least = recorder_ ? cuda::GpuModel{}.worth_aligning : 2;
     return is_half(dtype) && std::min(depth, width) >= least ? (columns + 7) / 8 * 8 : columns;
@@ -248,7 +248,7 @@ class SecondDevice final : public Backend {
       }
     });
   }
-  // Work that the host waits for also has its turn after everything that was started before.
+  // Work that the host waits for also takes its turn after everything started before.
   template <class Body>
   void in_order(Body&& body) {
     const auto done = std::make_shared<DoneMark>();
@@ -294,7 +294,7 @@ SecondDevice& second_device() {
 }  // namespace
 
 void install_second_device() {
-  // Not if (!is_available(...)): there may be a real GPU of that name, which is not looked for then.
+  // Not if (!is_available(...)): there may be a real GPU of that name, which must not be looked for then.
   static const bool once = [] {
     install_backend(kSecondDevice, second_device());
     if (const char* path = std::getenv("EBB_RECORD_KERNELS")) second_device().record(path);

@@ -5,7 +5,7 @@
 
 namespace ebb::testing {
 
-// Is the default device of this run a GPU, or an emulated one: do the kernels of src/cuda compute? (See main.cc.)
+// Is the default device of this run a GPU, or an emulated one: do the kernels of src/cuda run? (See main.cc.)
 inline bool on_gpu() {
   const char* const named = std::getenv("EBB_TEST_DEVICE");
   return named && (std::string_view(named) == "cuda" || std::string_view(named) == "emulated");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How exact functions are: those of one number for all 2³² numbers of f32, on every SIMD target and by loops of machine
+// Accuracy of functions: those of one number for all 2³² numbers of f32, on every SIMD target and by loops of machine
 // code, and for all numbers of f16 and bf16; those of two numbers for all 2³² pairs of f16 and bf16. Against the C
 // library in double precision (exhaustive_reference.h). Prints the tables of docs/accuracy.md.
 //
@@ -31,7 +31,7 @@ struct Measured {
   Op op;
   double bound;  // of the error in f32, in units in the last place
 };
-// The bounds of docs/accuracy.md, with a little room: where a function gets worse, the sampled test says so.
+// The bounds of docs/accuracy.md, with a little slack: the sampled test reports when a function gets worse.
 constexpr Measured kFunctions[] = {
     {Op::exp, 1},     {Op::exp2, 1},     {Op::expm1, 1},      {Op::log, 1},           {Op::log2, 1},
     {Op::log10, 1},   {Op::log1p, 1},    {Op::log1p_unit, 1}, {Op::sqrt, 0.51},       {Op::rsqrt, 1},
@@ -43,7 +43,7 @@ constexpr Measured kFunctions[] = {
 constexpr Op kPairs[] = {Op::add, Op::sub, Op::mul, Op::div, Op::pow, Op::atan2, Op::hypot};
 
 // One over the distance of two neighbours at |x| among numbers with this many digits and this smallest exponent, as
-// std::numeric_limits counts them. From the bits of x, as it is asked for 2³² numbers several times.
+// std::numeric_limits counts them. From the bits of x, as it is called for 2³² numbers several times.
 double per_ulp_at(double x, int digits, int least) {
   const int exponent = static_cast<int>(std::bit_cast<std::uint64_t>(x) >> 52 & 0x7ff) - 1022;
   return std::bit_cast<double>(static_cast<std::uint64_t>(1023 + digits - std::max(exponent, least)) << 52);
@@ -56,7 +56,7 @@ struct Format {
 };
 constexpr Format kF32{"f32", 24, -125, 0x1.fffffep127}, kF16{"f16", 11, -13, 65504}, kBf16{"bf16", 8, -125, 0x1.fep127};
 
-// In units in the last place. Beyond the largest number an infinity is right, and so is the largest number just below.
+// In units in the last place. Beyond the largest number infinity is correct, and so is the largest number just below.
 double error_of(double got, double exact, const Format& f) {
   const double near = std::fabs(got - exact) * per_ulp_at(exact, f.digits, f.least);
   if (near < 1e6) return near;
@@ -80,7 +80,7 @@ struct Worst {
 
 constexpr std::size_t kPiece = 1 << 14;
 
-// Some of the numbers, and about what the function is there. Its memory is used again for the next ones.
+// A piece of the numbers, and the function's results there. Its memory is reused for the next one.
 struct Piece {
   void fill(const QuickReference& quick, std::uint64_t first, std::uint64_t every) {
     x.resize(std::min<std::uint64_t>(kPiece, ((std::uint64_t{1} << 32) - first + every - 1) / every));
@@ -111,13 +111,13 @@ struct Piece {
 };
 
 // From 2²⁰ on the trigonometric functions of all targets are those of the C library, number by number: a sixty-fourth
-// of these pieces shows that.
+// of these pieces suffices to show that.
 bool by_c_library(Op op, std::uint64_t bits) {
   if (op != Op::sin && op != Op::cos && op != Op::tan) return false;
   return std::fabs(std::bit_cast<float>(static_cast<std::uint32_t>(bits))) >= 0x1p20f;
 }
 
-// The worst of each way to compute it: the targets, then machine code where the operation has such a form.
+// The worst result of each way of computing it: the targets, then machine code if the operation has such a form.
 std::vector<Worst> worst_of(Op op, std::uint64_t every) {
   const cpu::TargetList targets = cpu::tile_kernel_targets();
   const std::size_t ways = targets.count + cpu::has_native_form(op, false);
@@ -125,7 +125,7 @@ std::vector<Worst> worst_of(Op op, std::uint64_t every) {
   const auto pieces = static_cast<std::int64_t>((count + kPiece - 1) / kPiece);
   const QuickReference quick(op);
   std::vector<std::vector<Worst>> by_piece(static_cast<std::size_t>(pieces), std::vector<Worst>(ways));
-  std::vector<std::atomic<double>> so_far(ways);  // the error of the worst of any piece yet
+  std::vector<std::atomic<double>> so_far(ways);  // the largest error of any piece so far
   const auto run = [&](std::int64_t p) {
     const std::uint64_t first = static_cast<std::uint64_t>(p) * kPiece * every;
     if (p % 64 != 0 && every == 1 && by_c_library(op, first)) return;
@@ -144,7 +144,7 @@ std::vector<Worst> worst_of(Op op, std::uint64_t every) {
         const Tensor out = make_node(op, DType::f32, in.shape(), {in}) * 1.0f;
         std::copy_n(out.data<float>(), got.size(), got.begin());
       }
-      // Most ways take the same steps as one before.
+      // Most ways take the same steps as an earlier one.
       std::size_t same = 0;
       while (same < way && (least[same] > least[way] ||
                             std::memcmp(piece.results[same].data(), got.data(), got.size() * sizeof(float)) != 0)) {
@@ -214,7 +214,7 @@ bool table_of_halves(const std::vector<Measured>& functions) {
         worst.see(error, x[i]);
       }
       std::printf(" %d | %.4f | %.6g |", wrong, worst.error, worst.at);
-      // A result in f32 that is an ulp of f32 off is rounded to the wrong neighbour only beside the middle of two.
+      // A result in f32 that is an ulp of f32 off is rounded to the wrong neighbour only near the middle of two.
       fine &= worst.error <= 0.5 + 0x1p-8;
       if (worst.error > 0.5 + 0x1p-8)
         std::fprintf(stderr, "%s of %s errs by %.4f ulp at %.9g\n", info(f.op).name.data(), format.name, worst.error,

@@ -32,7 +32,7 @@ Function vector_function(const std::string& name, int arguments) {
 
 using Four = double __attribute__((vector_size(32)));
 
-// The first numbers, as many as fill vectors: returns how many these are.
+// Computes the first numbers, as many as fill vectors, and returns how many these are.
 __attribute__((target("avx2"))) std::size_t in_fours(Function function, const double* x, const double* y, double* out,
                                                      std::size_t n) {
   std::size_t i = 0;
@@ -58,7 +58,7 @@ std::size_t in_fours(Function, const double*, const double*, double*, std::size_
 #endif
 
 // Far out the asymptotic series is exact in double precision; close to zero −1/x − γ is; below −2²³ all numbers of f32
-// are whole.
+// are integers.
 double quick_digamma(double x) {
   if (x >= 50) {
     const double z = 1 / (x * x);

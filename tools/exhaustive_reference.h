@@ -10,8 +10,8 @@ namespace ebb {
 
 double exact_value(Op op, double x, double y = 0);
 
-// The same for many numbers, several times as fast where the C library has vector functions (libmvec of glibc, on
-// x86-64), which promise 4 ulp of f64. Good enough to rule a number out; errors that are reported are measured against
+// The same for many numbers, several times as fast if the C library has vector functions (libmvec of glibc, on
+// x86-64), which promise 4 ulp of f64. Good enough to rule a number out; reported errors are measured against
 // exact_value().
 class QuickReference {
  public:
@@ -19,8 +19,8 @@ class QuickReference {
   static constexpr double kSlack = 0x1p-20;
 
   explicit QuickReference(Op op);
-  // out[i] is the value at x[i], and y[i] for functions of two numbers, with an error below kSlack. Every 64th is held
-  // against exact_value(): a larger error is an Error.
+  // out[i] is the value at x[i], and y[i] for functions of two numbers, with an error below kSlack. Every 64th is
+  // checked against exact_value(): throws an Error if its error is larger.
   void operator()(const double* x, const double* y, double* out, std::size_t n) const;
 
  private:

@@ -16,8 +16,8 @@ namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
-// q [B, H, T, D], k [B, K, S, D], v [B, K, S, E] of one dtype, H a multiple of K; mask [B, H, T, S], undefined where
-// there is none. H is the last of several batch axes.
+// q [B, H, T, D], k [B, K, S, D], v [B, K, S, E] of one dtype, H a multiple of K; mask [B, H, T, S], undefined if there
+// is none. H is the last of several batch axes.
 struct Problem {
   Tensor q, k, v, mask, documents;
   AttentionCall call;
@@ -33,8 +33,8 @@ std::int64_t shared_heads(const Tensor& q, const Tensor& k, const Tensor& v) {
   return shared > 0 && heads > shared && heads % shared == 0 ? shared : 0;
 }
 
-// The bounds of runs of equal numbers, of calls/attention.h: where a run begins, the last beginning so far, and from
-// behind the same of the ends.
+// The bounds of runs of equal numbers, see calls/attention.h: where a run begins, the last beginning so far, and,
+// scanning backwards, the same for the ends.
 Tensor bounds_of_runs(const Tensor& ids) {
   const std::int64_t n = ids.size(1), count = ids.size(0);
   const Tensor at = arange(n), edge = ones({count, std::min<std::int64_t>(n, 1)}, DType::bool_);
@@ -118,7 +118,7 @@ Problem problem_of(const char* op, const Tensor& q, const Tensor& k, const Tenso
   return p;
 }
 
-// Keys or values for every head of q, and sums of their gradients over the heads that share them.
+// Repeats keys or values for every head of q, and sums their gradients over the heads that share them.
 Tensor for_each_head(const Tensor& x, std::int64_t heads) {
   const std::int64_t shared = x.size(1);
   if (shared == heads) return x;
@@ -158,7 +158,7 @@ Tensor plain_gradient(const Tensor& q, const Tensor& k, const Tensor& v, const T
   return which == 0 ? matmul(ds, for_each_head(k, heads)) : over_heads(matmul(transpose(ds, -1, -2), q), k.size(1));
 }
 
-// [B, T, H, D] and [B, H, T, D], each from the other.
+// Converts [B, T, H, D] and [B, H, T, D] into each other.
 Tensor swap_heads(const Tensor& x) { return transpose(x, 1, 2); }
 Shape with_heads_beside(const Shape& s) { return {s[0], s[2], s[1], s[3]}; }
 
@@ -202,7 +202,7 @@ std::vector<Tensor> gradients(const Problem& p, const Tensor& g, const Tensor& o
     }
     call = make_call(Op::attention_gradient, inputs, with_options(p.call), results);
   }
-  Problem rest = p;  // for the rule: what is not among its inputs
+  Problem rest = p;  // for the rule: everything that is not among its inputs
   rest.q = rest.k = rest.v = {};
   std::vector<Tensor> out;
   for (int which : {0, 1, 2}) {

@@ -11,7 +11,7 @@
 namespace ebb {
 namespace {
 
-// Its index is a list shared by all rows.
+// Operations whose index is a list shared by all rows.
 bool has_one_index(Op op) { return op == Op::index_select || op == Op::index_zero_add; }
 
 using Copies = std::unordered_map<const Node*, Tensor>;  // of nodes that depend on the hole
@@ -59,7 +59,7 @@ class CopyOfNode {
  private:
   Shape many(const Shape& one) const { return one.inserted(0, count_); }
 
-  // The input for all values, in the shape [count, one]: even where it is the same for all, or broadcast.
+  // The input for all values, in the shape [count, one], even if it is the same for all, or broadcast.
   Tensor spread(Node* input, const Shape& one) const {
     const auto copy = copies_.find(input);
     if (copy == copies_.end()) return expand(Tensor(input), many(one));
@@ -111,7 +111,7 @@ class CopyOfNode {
     return again(attrs, inputs);
   }
 
-  // A·B where one of the two is the same for all values is one product of larger matrices.
+  // A·B with one factor common to all values is one product of larger matrices.
   Tensor product() const {
     Node *a = n_.inputs[0], *b = n_.inputs[1];
     const bool of_a = copies_.contains(a), of_b = copies_.contains(b);
@@ -129,7 +129,7 @@ class CopyOfNode {
     return again(n_.attrs, {spread(a, a->shape), spread(b, b->shape)});
   }
 
-  // With this node's dtype, which may be wider than that of its factors.
+  // Keeps this node's dtype, which may be wider than that of its factors.
   Tensor of_matrices(const Tensor& a, const Tensor& b) const {
     return make_node(Op::matmul, n_.dtype, {a.size(0), b.size(1)}, {a, b});
   }

@@ -7,16 +7,16 @@
 
 namespace ebb {
 
-// A graph with a hole (a placeholder), computed for many values of the hole at once: every operation that depends on
-// the hole gets an extra leading axis, the rest is computed once for all. Products of a matrix with many vectors become
-// one product of matrices.
+// Computes a graph with a hole (a placeholder) for many values of the hole at once: every operation that depends on the
+// hole gets an extra leading axis, the rest is computed once for all. Products of a matrix with many vectors become one
+// product of matrices.
 //
-// The copies carry no history of the formulas they came from: use it only for what is no longer differentiated.
+// The copies carry no history of the formulas they came from: use them only where nothing is differentiated any more.
 class Batch {
  public:
   Batch(const Tensor& root, const Tensor& hole);
 
-  // False if an operation on the way has no batched form (a convolution, attention...).
+  // False if an operation involved has no batched form (a convolution, attention...).
   bool possible() const { return possible_; }
   // Elements of the largest value that depends on the hole, for one value of it.
   std::int64_t largest() const { return largest_; }

@@ -12,8 +12,8 @@
 namespace ebb {
 namespace {
 
-// Nodes made since `first` get no history of their own; the older nodes with history that it was made from are what
-// the checkpoint depends on: its inputs and the captured variables.
+// Nodes made since `first` get no history of their own; the older nodes with history that it depends on are the
+// checkpoint's dependencies: its inputs and the captured variables.
 std::vector<Tensor> take_history(const Tensor& y, std::uint64_t first) {
   std::vector<Tensor> captured;
   std::unordered_set<Node*> seen;
@@ -42,7 +42,7 @@ std::vector<Tensor> take_history(const Tensor& y, std::uint64_t first) {
   return captured;
 }
 
-// Restores an earlier random state, and returns to the current one afterwards.
+// Restores an earlier random state, and the current one at the end of the scope.
 class ReplayRandom {
  public:
   explicit ReplayRandom(const RandomState& then) : now_(random_state()) { random_state() = then; }
@@ -81,7 +81,7 @@ Tensor checkpoint(const FunctionOfMany& f, const std::vector<Tensor>& inputs) {
   Tensor result = make_node(Op::custom, y.dtype(), y.shape(), all);
   result.node()->more().rule = std::make_shared<const Rule>(
       [f, inputs, random](const Tensor& grad, const Tensor&, const std::vector<Tensor>& sources) {
-        // Everything the second run computes waits for the cotangent: it is computed when the backward pass gets here,
+        // Everything the second run computes depends on the cotangent: it is computed when the backward pass gets here,
         // not earlier.
         ReversePass pass;
         {

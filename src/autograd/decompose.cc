@@ -66,7 +66,7 @@ void require_matrices(const char* op, const Tensor& a) {
   require(a.rank() >= 2, "{}: needs matrices, got shape {}", op, a.shape());
 }
 
-constexpr int kNotFinite = -1000;  // beside LAPACK's own verdicts
+constexpr int kNotFinite = -1000;  // distinct from LAPACK's own verdicts
 
 // A workspace size as LAPACK returns it, in T, which may have been rounded down.
 template <class T>
@@ -75,14 +75,14 @@ int workspace_size(T asked) {
 }
 
 // Runs factor.run(matrix, results) on every matrix, both column-major, results with `rows` rows; in f32 or f64 like a.
-// The matrices of a batch are shared among threads; the error is that of the first which has one.
+// The matrices of a batch are shared among threads; the error is that of the first failing matrix.
 template <class T, class Factor>
 Tensor each_matrix_of(const char* op, const Tensor& a, std::int64_t rows, std::int64_t columns, const Factor& factor) {
   const std::int64_t m = a.size(-2), n = a.size(-1), batch = a.numel() / std::max<std::int64_t>(m * n, 1);
   std::vector<T> in = transpose(a, -2, -1).template to_vector<T>(),
                  out(static_cast<std::size_t>(batch * rows * columns));
   std::vector<int> verdicts(static_cast<std::size_t>(batch));
-  constexpr std::int64_t kWork = 20000;  // elements cubed, about: what is worth a task
+  constexpr std::int64_t kWork = 20000;  // elements cubed, approximately: work worth a task
   const std::int64_t group = std::max<std::int64_t>(1, kWork / std::max<std::int64_t>(1, m * n * std::min(m, n)));
   parallel_for((batch + group - 1) / group, [&](std::int64_t task) {
     keep_blas_serial();
@@ -108,7 +108,7 @@ Tensor each_matrix(const char* op, const Tensor& a, std::int64_t rows, std::int6
   return each_matrix_of<float>(op, a, rows, columns, Factor<float>(high, wide));
 }
 
-// The same on a device that can do it; `of` are the elements that count.
+// The same on a device that supports it; `of` are the elements that count.
 std::optional<Tensor> each_matrix_there(Decomposition kind, const char* op, const Tensor& a, const Tensor& of,
                                         std::int64_t rows, std::int64_t columns) {
   if (a.device() == Device{} || a.numel() == 0) return std::nullopt;
@@ -170,7 +170,7 @@ Tensor reciprocal_differences(const Tensor& v) {
 template <class T>
 struct SymmetricEigenvalues {
   int n, lwork = -1, liwork = -1;
-  SymmetricEigenvalues(int, int size) : n(size) {  // asks for the size of the workspaces
+  SymmetricEigenvalues(int, int size) : n(size) {  // queries the size of the workspaces
     T work = 0, none = 0;
     int iwork = 0, info = 0;
     if (n > 0) Lapack<T>::syevd("V", "L", &n, &none, &n, &none, &work, &lwork, &iwork, &liwork, &info, 1, 1);
@@ -273,7 +273,7 @@ struct OrthonormalColumns {
     const int lwork = static_cast<int>(work.size());
     int info = 0;
     if (!std::all_of(a, a + high * wide, [](T x) { return std::isfinite(x); })) {
-      // LAPACK would lose some of it, others with each dtype.
+      // LAPACK would lose part of it, depending on the dtype.
       for (std::size_t j = 0; j < wide; ++j) {
         out = std::fill_n(out, high + j + 1, std::numeric_limits<T>::quiet_NaN());
         out = std::fill_n(out, wide - j - 1, T(0));
@@ -306,7 +306,7 @@ std::vector<Tensor> qr_rule(const Tensor& grad, const Tensor& output, const std:
 }  // namespace
 
 // The sign is that of the matrix with its rows scaled to a largest element of 1, whose determinant does not overflow.
-// With one row multiplied by it the determinant is positive, and has a logarithm.
+// With one row multiplied by it the determinant is positive, and so has a logarithm.
 std::pair<Tensor, Tensor> slogdet(const Tensor& a) {
   require_matrices("slogdet", a);
   const std::int64_t n = a.size(-1);

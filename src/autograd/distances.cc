@@ -9,7 +9,7 @@
 #include "ops/build.h"
 #include "ops/distance_nodes.h"
 
-// cdist and pdist: a call for p = 1 and 2 where the device prefers it, else formulas.
+// cdist and pdist: a call for p = 1 and 2 if the device prefers it, else formulas.
 namespace ebb {
 
 Tensor distances_node(const std::vector<Tensor>& rows, const DistanceCall& call) {
@@ -43,9 +43,9 @@ bool is_called(const Tensor& x, double p) {
 }
 
 // |u − v|² = |u|² + |v|² − 2·u·v by one product of matrices in f64, where the product of two elements of f32 is exact.
-// The loss by cancellation is then less than the rounding of the elements: rows that are closer than that, as equal
-// ones are, have distance 0, with derivative 0. Rows that are not finite have no product; their distance from finite
-// ones is infinite or NaN as they are, and NaN from others.
+// The loss by cancellation is then less than the rounding of the elements: rows closer than that, such as equal ones,
+// have distance 0, with derivative 0. Rows that are not finite have no product; their distance from finite ones is
+// infinite or NaN accordingly, and NaN from others.
 Tensor euclidean_distances(const Tensor& a, const Tensor& b) {
   const Tensor u = cast(a, DType::f64), v = cast(b, DType::f64);
   const Tensor of_u = unsqueeze(sum(square(u), -1), -1), of_v = unsqueeze(sum(square(v), -1), -2);

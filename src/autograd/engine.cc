@@ -18,10 +18,10 @@ bool is_formula(const Node& n) {
   return info(n.op).cls == OpClass::alias && n.op != Op::track && n.op != Op::depend && n.op != Op::variable;
 }
 
-// Where a node's operands begin: a formula's first input is its value.
+// Index of a node's first operand: a formula's first input is its value.
 std::size_t first_operand(const Node& n) { return is_formula(n) ? 1 : 0; }
 
-// The parts that x consists of along an axis.
+// The parts that x is concatenated from along an axis.
 std::vector<Tensor> pieces_of(const Tensor& x, std::int64_t axis) {
   if (x.node()->op != Op::cat || x.node()->attrs.i[0] != axis) return {x};
   std::vector<Tensor> pieces;
@@ -32,8 +32,8 @@ std::vector<Tensor> pieces_of(const Tensor& x, std::int64_t axis) {
   return length == x.shape()[static_cast<int>(axis)] ? pieces : std::vector<Tensor>{x};
 }
 
-// a + b. Parts of a value that lie side by side, as those of chunk do, have cotangents with zeros in each other's
-// place: these are joined, which takes one copy of each instead of a sum of values that are mostly zeros.
+// a + b. Cotangents of adjacent parts of a value, such as those of chunk, have zeros in each other's place: these are
+// joined, which takes one copy of each instead of a sum of values that are mostly zeros.
 Tensor sum_of(const Tensor& a, const Tensor& b) {
   if (a.node()->op != Op::pad_zero || b.node()->op != Op::pad_zero) return a + b;
   const auto &x = a.node()->attrs.i, &y = b.node()->attrs.i;
@@ -47,8 +47,8 @@ Tensor sum_of(const Tensor& a, const Tensor& b) {
   return pad_zero(cat(pieces, axis), axis, x[1], y[2]);
 }
 
-// The history is walked once, under the lock, and what the pass needs from it is recorded; rules are called without the
-// lock, and other threads may meanwhile evaluate, differentiate or forget the same nodes.
+// The history is walked once, under the lock, recording what the pass needs; rules are called without the lock, and
+// other threads may meanwhile evaluate, differentiate or forget the same nodes.
 class Reverse {
  public:
   Reverse(const ReversePass& pass, std::vector<Tensor>* found) : p_(pass), found_(found) {}
@@ -99,7 +99,7 @@ class Reverse {
   bool follows(const Node& n) const { return (n.history & p_.bits) != 0; }
   bool ends_at(Node* n) const { return n->op == Op::variable || (!target_.empty() && target_.contains(n)); }
 
-  // During a walk its nodes store their place in it, plus one.
+  // During a walk its nodes store their position in it, plus one.
   struct Unmark {
     const std::vector<Visit>& order;
     ~Unmark() {
@@ -107,8 +107,8 @@ class Reverse {
     }
   };
 
-  // Everything that the outputs depend on and that depends on a variable, inputs first, with its operands. False: a
-  // part of the graph is missing.
+  // Records everything that the outputs depend on and that depends on a variable, inputs first, with its operands.
+  // False: a part of the graph is missing.
   bool write_down(GraphLock& lock) {
     order_.clear();
     operands_.clear();
@@ -241,7 +241,7 @@ class Reverse {
 
   struct Operand {
     Tensor tensor;
-    std::int32_t place;  // in the order, if it is followed
+    std::int32_t place;  // in the order, if the walk follows it
   };
 
   const ReversePass& p_;

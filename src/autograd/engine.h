@@ -14,7 +14,7 @@ struct ReversePass {
   std::uint32_t bits = 1;
   bool consume = false;  // forget the traversed history
 };
-// A gradient is where its tensor is, also where it is made of numbers alone, which belong to no device.
+// Moves a gradient to its tensor's device, even if it is made of numbers alone, which belong to no device.
 Tensor beside(const Tensor& gradient, const Tensor& x);
 
 std::vector<Tensor> reverse(const ReversePass& pass, std::vector<Tensor>* found_variables = nullptr);

@@ -30,7 +30,7 @@ Tolerance tolerance_of(DType dtype, const GradcheckOptions& o) {
   return t;
 }
 
-// Every evaluation of f draws the same random numbers: a different dropout mask would look like a wrong gradient.
+// Makes every evaluation of f draw the same random numbers: a different dropout mask would look like a wrong gradient.
 class SameRandom {
  public:
   SameRandom() : start_(random_state()) {}
@@ -76,7 +76,7 @@ std::vector<double> differences(const FunctionOfMany& f, const std::vector<Tenso
   std::vector<double> slope(at.size());
   for (std::size_t i = 0; i < at.size(); ++i) {
     const double h = relative * std::max(1.0, std::abs(at[i]));
-    const double above = at[i] + h, below = at[i] - h;  // rounded: their difference, not 2h, is what x moved by
+    const double above = at[i] + h, below = at[i] - h;  // rounded: x moved by their difference, not by 2h
     slope[i] = dot(cotangent, value_at(i, above), value_at(i, below)) / (above - below);
   }
   return slope;
@@ -146,7 +146,7 @@ GradcheckReport check(const FunctionOfMany& f, const std::vector<Tensor>& inputs
     const Tensor y = with(xs);
     const Tensor cotangent = random_cotangent(generator, y.shape(), y.dtype()).to(y.device());
     weights = cotangent.to_vector();
-    // In f64: summation in half precision must not be what fails.
+    // In f64: the check must not fail because of summation in half precision.
     return sum(cast(y, DType::f64) * cast(cotangent, DType::f64));
   }))(at);
 

@@ -20,7 +20,7 @@ class GradientLevel {
     return t;
   }
 
-  // May an outer level or a variable need what is computed from it?
+  // May an outer level or a variable need what is computed from t?
   bool is_differentiated(const Tensor& t) const { return (t.node()->history & active_history() & ~bit()) != 0; }
 
   // Cotangents of tracked inputs, undefined where y does not depend on one. Their graph is itself tracked only if an
@@ -37,7 +37,7 @@ class GradientLevel {
     return reverse(pass);
   }
 
-  // The same with zeros where y does not depend on an input.
+  // The same, with zeros where y does not depend on an input.
   std::vector<Tensor> pull(const Tensor& y, const Tensor& g, const std::vector<Tensor>& inputs,
                            bool track_result = false) const {
     std::vector<Tensor> out = cotangents(y, g, inputs, track_result);

@@ -14,7 +14,7 @@
 namespace ebb {
 namespace {
 
-// On a device that can do it.
+// On a device that supports it.
 std::optional<Tensor> nonzero_there(const Tensor& x) {
   if (x.device() == Device{} || x.numel() == 0 || x.rank() == 0) return std::nullopt;
   const NoHistory scope;
@@ -22,7 +22,7 @@ std::optional<Tensor> nonzero_there(const Tensor& x) {
   const Storage& storage = bits.node()->storage;
   Backend& backend = backend_of(x.device());
   const FilledBy filled_by = storage.buffer.get()->filled_by;
-  Run run = backend.begin({&filled_by, filled_by.mark ? 1u : 0u});  // elements from the host are there
+  Run run = backend.begin({&filled_by, filled_by.mark ? 1u : 0u});  // elements from the host are ready
   std::optional<TruePlaces> found;
   try {
     found = backend.true_places(
@@ -39,7 +39,7 @@ std::optional<Tensor> nonzero_there(const Tensor& x) {
 
 }  // namespace
 
-// Pieces of the elements are counted, then each writes where those before it end.
+// Pieces of the elements are counted, then each writes after the end of those before it.
 Tensor nonzero(const Tensor& x) {
   if (const std::optional<Tensor> there = nonzero_there(x)) return *there;
   const std::vector<std::uint8_t> bits = cast(x, DType::bool_).to_vector<std::uint8_t>();

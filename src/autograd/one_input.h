@@ -13,7 +13,7 @@ Tensor one(const char* op, const Tensor& grad, const Tensor& of, Derivative deri
   return cotangent(derivative(g, x), of);
 }
 
-// Rules that are functions of (g, x) or (g, y), some of them with one thing more.
+// Rules that are functions of (g, x) or (g, y), some with one extra argument.
 template <Tensor (*backward)(const Tensor&, const Tensor&)>
 std::vector<Tensor> of_input(const RuleContext& c) {
   return {backward(c.grad, c.inputs[0])};

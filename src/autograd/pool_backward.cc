@@ -8,7 +8,7 @@
 #include "ops/index_nodes.h"
 #include "ops/pool_parts.h"
 
-// Gradient rules of the pools, for chaining by hand. The pools are composed of operations with their own rules.
+// Gradient rules of the pools, for chaining by hand. The pools themselves are composed of operations with rules.
 namespace ebb {
 namespace {
 

@@ -6,7 +6,7 @@
 namespace ebb {
 namespace {
 
-// Nodes that exist for their place in the order or in the history: the value passes through, and so does its cotangent.
+// Nodes that mark a place in the order or in the history: the value passes through, and so does its cotangent.
 constexpr RuleRow kOrderRules[] = {
     {Op::track, [](const RuleContext& c) -> std::vector<Tensor> { return {c.grad}; }},
     {Op::depend,

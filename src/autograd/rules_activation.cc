@@ -17,13 +17,13 @@ namespace {
 
 using Cotangents = std::vector<Tensor>;
 
-// 0 where x lies on a flat piece, else the cotangent.
+// 0 where x is on a flat piece, else the cotangent.
 Tensor pieces(const char* op, const Tensor& grad, const Tensor& x, const Tensor& flat) {
   require_cotangent(op, grad, x.shape());
   return cotangent(where(flat, 0, grad), x);
 }
 
-// x where it is not positive, 0 elsewhere: exponentials of it do not overflow where they are not selected. A minimum
+// x where it is not positive, 0 elsewhere: its exponentials do not overflow where they are not selected. A minimum
 // would halve the derivative at 0.
 Tensor nonpositive(const Tensor& x) { return where(x > 0, 0, x); }
 

@@ -8,8 +8,8 @@
 #include "ops/pool_parts.h"
 
 // Gradient rules of convolutions. With (x ∗ w) the convolution, Σ y·(x ∗ w) is linear in x, w and y, and its
-// derivatives to the three of them are the three operations: convolution to y, conv_transpose to x,
-// conv_weight_gradient to w.
+// derivatives with respect to the three are the three operations: convolution for y, conv_transpose for x,
+// conv_weight_gradient for w.
 namespace ebb {
 namespace {
 

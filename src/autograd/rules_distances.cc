@@ -6,7 +6,7 @@
 #include "ops/distance_nodes.h"
 
 // Gradient rules of cdist and pdist. With the differences D_ijk = a_ik − b_jk, cotangents g and distances d, the
-// gradient to a is Σ_j g_ij·D_ijk/d_ij for p = 2 and Σ_j g_ij·sign D_ijk for p = 1.
+// gradient of a is Σ_j g_ij·D_ijk/d_ij for p = 2 and Σ_j g_ij·sign D_ijk for p = 1.
 namespace ebb {
 namespace {
 
@@ -24,7 +24,7 @@ Cotangents distances_rule(const RuleContext& c) {
   return out;
 }
 
-// The gradient to a by ordinary operations, from which its own derivatives follow. x = g, d, a, b.
+// The gradient of a by ordinary operations, from which its own derivatives follow. x = g, d, a, b.
 Tensor distance_gradient(const std::vector<Tensor>& x, const DistanceCall& call) {
   const Tensor &g = x[0], &d = x[1], &a = x[2];
   const Tensor apart = d > 0;

@@ -12,14 +12,14 @@
 #include "ops/build.h"
 
 // Gradient rules of arithmetic and of unary functions. In the formulas g is the cotangent of the result y. Rules are
-// differentiated again, so a pole that a `where` does not select is moved away before it is computed, not after: 0·inf
+// differentiated again, so a pole that a `where` does not select is avoided before the computation, not after: 0·inf
 // would be NaN in the next derivative.
 namespace ebb {
 namespace {
 
 using Cotangents = std::vector<Tensor>;
 
-// copysign(max(|d|, eps), d); eps = 0 leaves d as it is. 1/d tells −0 from 0.
+// copysign(max(|d|, eps), d); eps = 0 leaves d unchanged. 1/d distinguishes −0 from 0.
 Tensor away_from_zero(const Tensor& d, double eps) {
   if (!(eps > 0)) return d;
   const Tensor negative = logical_or(d < 0, reciprocal(d) < 0);
@@ -59,7 +59,7 @@ Tensor div_da(const Tensor& g, const Tensor&, const Tensor& b) { return g / b; }
 Tensor div_db(const Tensor& g, const Tensor& a, const Tensor& b) { return -g * (a / b) / b; }
 
 // y = a^b            da = g·b·a^(b−1), 0 where b = 0            db = g·a^b·ln a, 0 where a = 0 and b >= 0
-// Where b = 0 and 1/a is not finite, 0·a^−1 becomes 0·a^0. Elsewhere 0·a^(b−1) stands: its derivative to b, a^−1, is
+// Where b = 0 and 1/a is not finite, 0·a^−1 becomes 0·a^0. Elsewhere 0·a^(b−1) is kept: its derivative by b, a^−1, is
 // right.
 Tensor pow_da(const Tensor& g, const Tensor& a, const Tensor& b) {
   const Tensor pole = logical_and(b == 0, logical_not(abs(a) >= 1e-37));
@@ -73,7 +73,7 @@ Tensor pow_db(const Tensor& g, const Tensor& a, const Tensor& b) {
 // y = a − b·floor(a/b)          da = g           db = −g·floor(a/b)
 Tensor remainder_db(const Tensor& g, const Tensor& a, const Tensor& b) { return -g * floor_divide(a, b); }
 
-// The smaller operand gets nothing, equal ones get half each.
+// The smaller operand gets nothing; equal ones get half each.
 Tensor share_of_larger(const Tensor& g, const Tensor& mine, const Tensor& other) {
   return where(mine < other, 0, where(mine == other, 0.5 * g, g));
 }
@@ -85,12 +85,12 @@ Tensor share_of_smaller(const Tensor& g, const Tensor& mine, const Tensor& other
 Tensor minimum_da(const Tensor& g, const Tensor& a, const Tensor& b) { return share_of_smaller(g, a, b); }
 Tensor minimum_db(const Tensor& g, const Tensor& a, const Tensor& b) { return share_of_smaller(g, b, a); }
 
-// √(a² + b²), and 1 at the origin, where the numerators below are 0. The operands are moved, not the result: the
+// √(a² + b²), and 1 at the origin, where the numerators below are 0. The operands are replaced, not the result: the
 // derivative of hypot itself would divide by 0 there.
 Tensor radius(const Tensor& a, const Tensor& b) { return hypot(where(logical_and(a == 0, b == 0), 1, a), b); }
 
-// θ = atan2(y, x)    dy = g·x/r²                 dx = −g·y/r²               r² = x² + y², which may overflow: twice by
-// r
+// θ = atan2(y, x)    dy = g·x/r²                 dx = −g·y/r²
+// r² = x² + y² may overflow: divides twice by r.
 Tensor atan2_dy(const Tensor& g, const Tensor& y, const Tensor& x) { return g * (x / radius(y, x)) / radius(y, x); }
 Tensor atan2_dx(const Tensor& g, const Tensor& y, const Tensor& x) { return -g * (y / radius(y, x)) / radius(y, x); }
 
@@ -123,7 +123,7 @@ TensorPair div_backward(const Tensor& grad, const Tensor& a, const Tensor& b, do
 TensorPair pow_backward(const Tensor& grad, const Tensor& base, const Tensor& exponent) {
   return of_two<pow_da, pow_db>("pow_backward", grad, base, exponent);
 }
-// y = x^p: g·p·x^(p−1); p = 0 has no x in it
+// y = x^p: g·p·x^(p−1); for p = 0 it does not depend on x
 Tensor pow_backward(const Tensor& grad, const Tensor& base, Scalar exponent) {
   require_cotangent("pow_backward", grad, base.shape());
   const auto [g, x] = widened(grad, base);
@@ -336,7 +336,7 @@ Cotangents fma_rule(const RuleContext& c) {
   return {std::move(dx), std::move(dm), c.needs[2] ? c.grad : Tensor()};
 }
 
-// The order n is a tensor of its own in the node, and has no gradient.
+// The order n is a separate tensor in the node, and has no gradient.
 Cotangents polygamma_rule(const RuleContext& c) {
   const auto [g, n, x] = widened(c.grad, c.inputs[0], c.inputs[1]);
   return {{}, cotangent(g * polygamma_of(n + 1, x), c.inputs[1])};

@@ -5,9 +5,9 @@
 #include "ops/grid_sample_nodes.h"
 #include "ops/index_nodes.h"
 
-// Gradient rules of grid_sample. f(y, x, p) = Σ y·sample(x, p) is linear in y and in x: its derivatives to y, x and the
-// points p are the three calls, and those of the first two calls are among them. The third one's are a formula: with
-// the weights w_k of the elements k around a point, h = Σ_a h_a·∂f/∂p_a = Σ y·x[k]·v_k, where v_k = Σ_a h_a·∂w_k/∂p_a.
+// Gradient rules of grid_sample. f(y, x, p) = Σ y·sample(x, p) is linear in y and in x: its derivatives by y, x and the
+// points p are the three calls, which include those of the first two calls. The third one's are a formula: with the
+// weights w_k of the elements k around a point, h = Σ_a h_a·∂f/∂p_a = Σ y·x[k]·v_k, where v_k = Σ_a h_a·∂w_k/∂p_a.
 namespace ebb {
 namespace {
 

@@ -6,14 +6,14 @@
 #include "ops/index_nodes.h"
 #include "ops/shape_nodes.h"
 
-// Gradient rules of the index operations: cotangents of what was read from a position are added there, those of what
-// was written to a position are read from there.
+// Gradient rules of the index operations: cotangents of elements read from a position are added there, those of
+// elements written to a position are read from there.
 namespace ebb {
 namespace {
 
 using Cotangents = std::vector<Tensor>;
 
-// Which elements of src survive a scatter: those not overwritten by a later one with the same target.
+// Elements of src that survive a scatter: those not overwritten by a later one with the same target.
 Tensor stayed(const Shape& shape, int axis, const Tensor& index) {
   const Tensor number = reshape(arange(index.numel()), index.shape());
   const Tensor last = scatter_node(full(shape, -1, DType::i64), axis, index, number);
@@ -37,7 +37,7 @@ Tensor take_along_backward(const Tensor& grad, const Shape& shape, const Tensor&
   return sum_to(gather_backward(grad, grad.shape().with(a, shape[a]), a, repeated), shape);
 }
 
-// y = x but src at index         dx = g but 0 at index,   dsrc = g[index] where src stayed
+// y = x except src at index      dx = g except 0 at index,   dsrc = g[index] where src survived
 std::pair<Tensor, Tensor> scatter_backward(const Tensor& grad, std::int64_t axis, const Tensor& index) {
   const int a = normalize_axis("scatter_backward", axis, grad.rank());
   const Tensor at = index_operand("scatter_backward", index);

@@ -24,8 +24,8 @@ Tensor transposed(const Tensor& x) { return transpose(x, -2, -1); }
 // One number per matrix, ready to scale it.
 Tensor per_matrix(const Tensor& x) { return unsqueeze(unsqueeze(x, -1), -1); }
 
-// Aᵀ·G. For a B that is itself a matrix transposed, as a layer's weights are, it is computed as (Gᵀ·A)ᵀ: the gradient
-// of that matrix then has the matrix's memory layout, and an update reads both along their rows.
+// Aᵀ·G. If B is itself a transposed matrix, such as a layer's weights, it is computed as (Gᵀ·A)ᵀ: the gradient of that
+// matrix then has the matrix's memory layout, and an update reads both along their rows.
 Tensor right_gradient(const Tensor& a, const Tensor& g, const Tensor& b) {
   if (b.rank() == 2 && b.node()->op == Op::permute) return transposed(matmul(transposed(g), a));
   return matmul(transposed(a), g);
@@ -37,8 +37,8 @@ Tensor folded_gradient(const Tensor& a, const Tensor& g, const Tensor& b) {
   return right_gradient(rows(a), rows(g), b);
 }
 
-// The cotangent of sums of halves that are f32 (wide_matmul) is most often one that was widened. It is taken as it was:
-// halves multiply faster.
+// The cotangent of sums of halves in f32 (wide_matmul) is most often a widened one. The original is used: halves
+// multiply faster.
 Tensor before_widening(const Tensor& g, const Tensor& a, const Tensor& b) {
   if (g.node()->op != Op::cast || !is_half(a.dtype()) || a.dtype() != b.dtype()) return g;
   const Tensor narrow = input_of(g, 0);
@@ -93,8 +93,8 @@ Pair outer_backward(const Tensor& grad, const Tensor& a, const Tensor& b) {
   return {cotangent(matmul(grad, b), a), cotangent(matmul(transposed(grad), a), b)};
 }
 
-// The cotangent of an operand is the einsum of G and the other operands; an index that only this operand had was summed
-// and is broadcast, a repeated index of this operand is a diagonal.
+// The cotangent of an operand is the einsum of G and the other operands; an index of this operand alone was summed and
+// is broadcast, a repeated index of this operand is a diagonal.
 std::vector<Tensor> einsum_backward(const Tensor& grad, const std::string& equation,
                                     const std::vector<Tensor>& operands) {
   const EinsumTerms terms = einsum_terms(equation, operands);
@@ -145,7 +145,7 @@ Tensor cholesky_backward(const Tensor& grad, const Tensor& l) {
   return cotangent(0.5 * (s + transposed(s)), l);
 }
 
-// op(A)·X = B        dB = op(A)⁻ᵀ·G       d op(A) = −dB·Xᵀ, of which the triangle counts
+// op(A)·X = B        dB = op(A)⁻ᵀ·G       d op(A) = −dB·Xᵀ, of which only the triangle is used
 Pair triangular_solve_backward(const Tensor& grad, const Tensor& a, const Tensor& x, const TriangularOptions& options) {
   const auto [g, matrix, solution] = widened(grad, a, x);
   TriangularOptions other = options;
@@ -193,7 +193,7 @@ namespace {
 
 Cotangents cotangents_of(Pair d) { return {std::move(d.first), std::move(d.second)}; }
 
-// As those of any product; cotangents are e5m2. The right one lies as product_backward has it.
+// As for any product, with cotangents in e5m2. The right one has the layout that product_backward gives it.
 Cotangents fp8_rule(const RuleContext& c) {
   const Tensor &a = c.inputs[0], &b = c.inputs[1];
   const Tensor g = cast(before_widening(c.grad, a, b), a.dtype());

@@ -64,7 +64,7 @@ Tensor normalize_backward(const Tensor& grad, const Tensor& x, double p, std::in
   return cotangent(g / d + norm_backward(through_length, wide, p, a, true), x);
 }
 
-// The channel norms: rows are other axes, weight and bias have one element per channel.
+// The channel norms: rows run over the other axes, weight and bias have one element per channel.
 namespace {
 
 LayerNormGradients channel_gradients(const Tensor& g, const Tensor& normalized, const Tensor& dx, const Tensor& x,

@@ -18,7 +18,7 @@ namespace {
 
 using Cotangents = std::vector<Tensor>;
 
-// g or y with the reduced axes of size 1, ready to be broadcast over x.
+// g or y with reduced axes of size 1, ready to be broadcast over x.
 Tensor kept(const char* op, const Tensor& y, const Shape& shape, std::uint32_t mask, bool keepdim) {
   const Shape expected = keepdim ? kept_shape(shape, mask) : reduced_shape(shape, mask);
   require(y.shape() == expected, "{}: the gradient has shape {}, the result has {}", op, y.shape(), expected);
@@ -229,7 +229,7 @@ Tensor cumprod_backward(const Tensor& grad, const Tensor& x, std::int64_t axis) 
   return cotangent(reshape(before * s, x.shape()), x);
 }
 
-// y is one of the elements of x, or a blend of two: the cotangent goes where it came from.
+// y is one of the elements of x, or a blend of two: the cotangent goes to those elements.
 Tensor median_backward(const Tensor& grad, const Tensor& x, std::optional<std::int64_t> axis, bool) {
   return order_statistic_backward("median_backward", grad, x, axis,
                                   [](const Tensor& g, const Tensor& line, int a, std::int64_t n) {

@@ -14,7 +14,7 @@ namespace {
 
 using Cotangents = std::vector<Tensor>;
 
-// The sizes before and from an axis on, multiplied: a tensor as [outer, size·inner...].
+// The product of the sizes before, or from, an axis: a tensor as [outer, size·inner...].
 std::int64_t sizes_before(const Shape& shape, int axis) {
   std::int64_t n = 1;
   for (int a = 0; a < axis; ++a) n *= shape[a];
@@ -66,7 +66,7 @@ Tensor transpose_backward(const Tensor& grad, std::int64_t a, std::int64_t b) { 
 Tensor expand_backward(const Tensor& grad, const Shape& shape) { return sum_to(grad, shape); }
 Tensor sum_to_backward(const Tensor& grad, const Shape& shape) { return expand(grad, shape); }
 
-// y_i = x_{start + step·i}       dx is 0 but at those positions
+// y_i = x_{start + step·i}       dx is 0 except at those positions
 Tensor narrow_backward(const Tensor& grad, const Shape& shape, std::int64_t axis, std::int64_t start,
                        std::int64_t step) {
   const int a = normalize_axis("narrow_backward", axis, shape.rank());
@@ -156,7 +156,7 @@ Tensor diag_backward(const Tensor& grad, const Shape& shape, std::int64_t offset
   return shape.rank() == 1 ? diagonal(grad, offset) : diagonal_backward(grad, shape, offset);
 }
 
-// Back into every (columns+1)-th element of the flattened matrices.
+// Writes back to every (columns+1)-th element of the flattened matrices.
 Tensor diagonal_backward(const Tensor& grad, const Shape& shape, std::int64_t offset, std::int64_t a, std::int64_t b) {
   require(shape.rank() >= 2, "diagonal_backward: needs at least two axes, got shape {}", shape);
   const int row = normalize_axis("diagonal_backward", a, shape.rank());
@@ -198,7 +198,7 @@ Cotangents pad_zero_rule(const RuleContext& c) {
   return {narrow(c.grad, axis, c.attrs.i[1], input_shape(c)[axis])};
 }
 
-// The gradient moves back. A value that belongs to no device takes it as it is.
+// The gradient moves back. A value that belongs to no device takes it unmoved.
 Cotangents to_device_rule(const RuleContext& c) {
   const Node& from = *c.inputs[0].node();
   return {from.homeless ? c.grad : c.grad.to(from.device)};

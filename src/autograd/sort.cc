@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// sort: one call that leaves the order and the elements in it. Whoever sorts moves keys that tell the elements, so that
-// none has to be looked up at its place afterwards.
+// sort: one call that returns the order and the sorted elements. Sorting moves keys that encode the elements, so that
+// none has to be looked up afterwards.
 #include "calls/order.h"
 #include "ebb/autograd.h"
 #include "ebb/ops.h"

@@ -30,12 +30,12 @@ Tensor seed(const char* op, const Tensor& y, const Tensor& given) {
 
 Tensor variable(const Tensor& value) {
   require_floating("variable", value);
-  // Values that belong to no device may have been evaluated on a different device than that of the variable.
+  // Values that belong to no device may have been evaluated on another device than the variable's.
   const bool elsewhere = value.evaluated() && value.node()->device != value.device();
   const Tensor x = elsewhere ? value.to(value.device()) : value;
   Tensor t = make_node(Op::variable, x.dtype(), x.shape(), {x});
   t.node()->history = 1;
-  if (x.evaluated()) {  // no one else has t yet
+  if (x.evaluated()) {  // t is not shared yet
     t.node()->storage = x.node()->storage;
     t.node()->evaluated.store(true, std::memory_order_release);
     const Forgotten forgotten = forget_inputs(t.node());
@@ -122,8 +122,8 @@ std::function<std::vector<Tensor>(const std::vector<Tensor>&)> grad(const Functi
 
 std::pair<Tensor, Function> vjp(const Function& f, const Tensor& x) {
   require_floating("vjp", x);
-  // The pull may be called long after this level is closed and more than once; it opens its own level and runs f again
-  // there. Lazily: what f computes for the same x is the same graph and merges when both are evaluated together.
+  // The pull may be called long after this level is closed, and more than once; it opens its own level and runs f again
+  // there. Lazily: f of the same x gives the same graph, which merges when both are evaluated together.
   Tensor y = f(x);
   Function pull = [f, x](const Tensor& g) {
     GradientLevel level;
@@ -156,7 +156,7 @@ namespace {
 // The largest number of intermediate elements for a block of rows: about a cache's worth.
 constexpr std::int64_t kPiece = std::int64_t{1} << 21;
 
-// Rows of a Jacobian, many at a time; undefined if that is not possible.
+// Many rows of a Jacobian at a time; undefined if that is not possible.
 Tensor rows_together(const GradientLevel& level, const Tensor& y, const Tensor& tracked, const Tensor& basis) {
   if (level.is_differentiated(y)) return {};
   const Tensor hole = make_placeholder(y.dtype(), y.shape(), contiguous_strides(y.shape()), y.device());

@@ -6,8 +6,8 @@
 
 namespace ebb {
 
-// Where a call of attention_gradient leaves dq, dk and dv, [B, T, H, D]: in an output each, or side by side in the rows
-// of one.
+// Where a call of attention_gradient writes dq, dk and dv, [B, T, H, D]: one output each, or side by side in the rows
+// of a single output.
 inline std::array<View, 3> attention_results(const LibraryCall& call) {
   if (call.outputs.size() == 3) return {call.outputs[0], call.outputs[1], call.outputs[2]};
   std::array<View, 3> results;

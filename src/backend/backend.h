@@ -14,7 +14,7 @@
 
 namespace ebb {
 
-// A sweep made ready for a device. Immutable, may be run by several threads.
+// A sweep compiled for a device. Immutable; several threads may run it.
 struct CompiledSweep {
   virtual ~CompiledSweep() = default;
 };
@@ -25,69 +25,69 @@ struct Run {
   Device device;
   void* stream = nullptr;  // if the device has streams
   MarkPtr mark;            // of the buffers this run fills; null if steps are synchronous
-  std::uint32_t step = 0;  // the step started next, or last
-  // Of what the step computes, where it is a strip of something larger: errors count rows from the first of all.
+  std::uint32_t step = 0;  // the step to start next, or the last one
+  // First row of the step within the whole, where the step computes a strip: errors count rows from there.
   std::int64_t first_row = 0;
 };
 
-// One of several sweeps that are run by one call.
+// One of several sweeps run by a single call.
 struct SweepCall {
   SweepPtr sweep;
   std::vector<Argument> arguments;
   std::uint32_t step = 0;
 };
 
-// Steps that a device has recorded, to be run again by one call. It keeps the addresses it was recorded with.
+// Steps recorded by a device, replayed by one call. Keeps the addresses it was recorded with.
 struct Recording {
   virtual ~Recording() = default;
 };
 
-// Bytes to be copied within a device's memory.
+// A copy of bytes within a device's memory.
 struct CopyCall {
   void* to = nullptr;
   const void* from = nullptr;
   std::size_t bytes = 0;
 };
 
-// Interface of a device with streams for other libraries that use it. A stream is a pointer, and null is one, too.
+// Interface for other libraries that share a device's streams. A stream is a pointer; null is a valid stream.
 class Streams {
  public:
   virtual ~Streams() = default;
 
   virtual void* current() const = 0;     // the calling thread's
-  virtual void enter(void* stream) = 0;  // it is this one from now on, see OnStream
-  virtual void leave() noexcept = 0;     // and the one before again
-  virtual bool capturing() const = 0;    // a graph, from the calling thread's stream
-  // Memory for that stream, freed after whatever was done with it on other streams; `given`, or the driver's own.
+  virtual void enter(void* stream) = 0;  // makes it the current one, see OnStream
+  virtual void leave() noexcept = 0;     // restores the previous one
+  virtual bool capturing() const = 0;    // is a graph being captured from the calling thread's stream?
+  // Memory for that stream, freed once all work on other streams is done with it; `given`, or the driver's own.
   virtual std::shared_ptr<StreamMemory> memory(void* stream, std::shared_ptr<StreamMemory> given) = 0;
 
-  virtual void let_wait(void* stream) = 0;  // what that stream is given next comes after what was started here
-  virtual void wait_for(void* stream) = 0;  // what is started here next comes after what that stream was given
-  // `release` of memory that belongs to somebody else, as a function that calls it when no work that was started uses
-  // the memory any more: at once, or later by a call that starts work or waits for it.
+  virtual void let_wait(void* stream) = 0;  // work given to that stream from now on comes after what was started here
+  virtual void wait_for(void* stream) = 0;  // work started here from now on comes after what that stream was given
+  // Wraps `release`, which frees another library's memory, in a function that calls it once no started work uses the
+  // memory: at once, or later in a call that starts work or waits for it.
   virtual std::function<void()> after_use(std::function<void()> release) = 0;
 };
 
-// Interface of a device that runs many steps by one call. From record() to recorded() the steps that this thread starts
-// are recorded and not run. No recording comes back where the device cannot make one of them; an error among the steps
-// ends it as well.
+// Interface of a device that runs many steps by one call. Steps that this thread starts between record() and recorded()
+// are recorded instead of run. The result is null if the device cannot record one of them; an error among the steps
+// ends the recording as well.
 class Recordings {
  public:
   virtual ~Recordings() = default;
 
   virtual void record(Run& run) = 0;
   virtual std::unique_ptr<Recording> recorded(Run& run) = 0;
-  // From now on the recording draws the random numbers of these arguments in a step.
+  // From now on the recording draws the random numbers of these arguments in the given step.
   virtual void draw(Recording& recording, std::uint32_t step, std::span<const Argument> arguments) = 0;
   virtual void replay(Recording& recording, Run& run) = 0;
   virtual void copy(std::span<const CopyCall> copies, Run& run) = 0;
 };
 
-// Factors of matrices that are computed at once: see src/autograd/decompose.cc.
+// Factorisations computed for a whole batch of matrices: see src/autograd/decompose.cc.
 enum class Decomposition : std::uint8_t {
   eigh,  // columns of [w; V], of the lower triangle
   svd,   // columns of [U; s; V]
-  qr,    // columns of [Q; R] of matrices no wider than high; what is below R's diagonal is anything
+  qr,    // columns of [Q; R] of matrices no wider than high; entries below R's diagonal are undefined
 };
 
 // Coordinates of elements, i64 [count, rank].
@@ -96,17 +96,17 @@ struct TruePlaces {
   std::int64_t count;
 };
 
-// A device, seen from the schedule: it compiles and runs the steps of a plan, and moves elements to and from the host.
+// A device as the schedule sees it: compiles and runs the steps of a plan, and moves elements to and from the host.
 // Everything above the schedule is the same for all devices.
 //
-// Steps of one run are started in order, and each sees what those before it wrote. They may still be running when the
-// call returns; errors that depend on data are then thrown by a wait for the run's mark, with the same message.
+// Steps of one run are started in order, and each sees what earlier ones wrote. They may still be running when the call
+// returns; waiting for the run's mark then throws data-dependent errors, with the same message.
 class Backend {
  public:
   virtual ~Backend() = default;
 
   virtual SweepPtr compile(const Program& program) = 0;
-  // In one line, how it will be run; of a call, shapes, strides and dtypes are known, not where elements are.
+  // One line on how it will be run. Shapes, strides and dtypes of a call are known, addresses are not.
   virtual std::string describe(const CompiledSweep&) const { return ""; }
   virtual std::string describe(const LibraryCall&) const { return ""; }
 
@@ -117,76 +117,76 @@ class Backend {
   virtual bool has(Op op) const = 0;  // an operation of class library
   virtual void run(const LibraryCall& call, Run& run) = 0;
 
-  // Cost of a special function of one element, in bytes of memory that are moved in the same time. Sweeps make again
-  // what would cost more to be written and read. 0: they never do.
+  // Cost of a special function of one element, in bytes of memory traffic that take the same time. Sweeps recompute
+  // values that would cost more to write and read. 0: they never do.
   virtual int bytes_of_a_function() const { return 0; }
 
-  // Are rows that lie side by side in memory reduced as fast as others? A reduction of few numbers over the first axis
-  // is one of rows then, not of columns.
+  // Are rows stored side by side in memory reduced as fast as contiguous ones? Then a reduction of few numbers over the
+  // first axis is a reduction of rows, not of columns.
   virtual bool reduces_rows_beside() const { return false; }
 
-  // Are convolutions of this dtype faster where the channels of all images lie last in memory? They are given and leave
-  // such images then, and sweeps over these keep the order.
+  // Are convolutions of this dtype faster with the channels of all images last in memory? Then they take and return
+  // such images, and sweeps over these keep the order.
   virtual bool wants_channels_last(DType) const { return false; }
 
-  // Are distances of rows faster by the call than by products and sweeps? (It has the call in any case: operands that
-  // are on no device yet may end up here.)
+  // Are distances of rows faster by the call than by products and sweeps? (The call must exist in any case: operands
+  // that are not on any device yet may end up here.)
   virtual bool calls_distances() const { return true; }
 
   // Does a linear_cross_entropy call take TokenStatisticsCall (calls/linear_cross_entropy.h)?
   virtual bool has_token_statistics() const { return false; }
 
-  // Products of halves may be faster where rows begin at multiples of some bytes. Elements from one row to the next of a
-  // temporary matrix with so many columns, for a product of this depth and width that reads or makes it.
+  // Elements from one row to the next of a temporary matrix with so many columns, for a product of this depth and width
+  // that reads or writes it: products of halves may be faster where rows begin at multiples of some bytes.
   virtual std::int64_t row_step(DType, std::int64_t columns, std::int64_t /*depth*/, std::int64_t /*width*/) const {
     return columns;
   }
 
-  // Does a call of matmul take a third input, a row that is added to all of the result's before they are rounded?
+  // Does matmul take a third input, a row added to every row of the result before rounding?
   virtual bool adds_rows_to_products() const { return false; }
 
-  // Sweeps of one kind (not 0) that do not depend on each other may be run together: the steps `calls` name.
+  // Nonzero: independent sweeps of the same kind may be run together, as the steps that `calls` name.
   virtual std::uint64_t kind(const CompiledSweep&) const { return 0; }
   virtual void run_together(std::span<const SweepCall> calls,
-                            Run& together) {  // one after the other, if nothing better
+                            Run& together) {  // one after the other by default
     for (const SweepCall& call : calls) {
       together.step = call.step;
       run(call.sweep, call.arguments, together);
     }
   }
-  virtual void expect_together(const CompiledSweep&, std::size_t) {}  // so many will be
+  virtual void expect_together(const CompiledSweep&, std::size_t) {}  // announces that so many will be
 
   virtual Recordings* recordings() { return nullptr; }  // null also where it must not record now
 
-  // Dense bytes between host memory and this device's. to_host waits for the data, and throws if computing it failed.
+  // Copies dense bytes between host and device memory. to_host waits for the data, and throws if computing it failed.
   virtual void to_host(void* to, const Buffer& from, std::size_t offset, std::size_t bytes) = 0;
   virtual void from_host(Buffer& to, const void* from, std::size_t bytes) = 0;
   virtual void synchronize() = 0;
 
   virtual BlockSource& memory() = 0;
   virtual Streams* streams() { return nullptr; }
-  // data *= factor, one number, in memory that belongs to another library, on the calling thread's stream. Where the
-  // factor is 1, as that of most gradients, data is not read.
+  // data *= factor, one number, in memory of another library, on the calling thread's stream. Where the factor is 1, as
+  // it is for most gradients, data is not read.
   virtual void scale(const View& data, const View& factor);
 
-  // Factors of finite matrices [count, columns, rows], stored by columns, f32 or f64, dense: out [count, k, ...] has
-  // the factors' columns one after the other, `verdicts` (0: well) come back for all of them. False where the device
-  // has nothing better than the host.
+  // Factorises finite matrices [count, columns, rows], stored by columns, f32 or f64, dense: out [count, k, ...]
+  // receives the factors' columns one after the other, `verdicts` one entry per matrix (0: success). False where the
+  // device has nothing faster than the host.
   virtual bool decompose(Decomposition, const View& /*a*/, const View& /*out*/, std::vector<int>& /*verdicts*/, Run&) {
     return false;
   }
 
-  // Where a dense bool tensor's elements are true, in order. Nothing where the device has nothing better than the host.
+  // Coordinates of a dense bool tensor's true elements, in order. Empty if the device has nothing faster than the host.
   virtual std::optional<TruePlaces> true_places(const View& /*bits*/, Run&) { return std::nullopt; }
 
-  // Does this device have bf16 product instructions that are worth rounding to bf16 for?
+  // Does this device have bf16 product instructions that make rounding to bf16 worthwhile?
   virtual bool rounds_to_bf16() const = 0;
 };
 
 // Defined by the schedule layer, the only one that knows which devices exist. An Error if there is no such device.
 Backend& backend_of(Device device);
 
-// For tests: registers a device under a name for which the machine has no device.
+// For tests: registers a device under a name that matches no device of the machine.
 void install_backend(Device device, Backend& backend);
 
 }  // namespace ebb

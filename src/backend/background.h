@@ -4,9 +4,9 @@
 
 namespace ebb {
 
-// Work on the memory of a run that goes on after the step that began it (an exchange with other ranks). The run, which
-// is this thread's, does not end before it is done, so that no memory is released under it. Whether it failed is for
-// the step that needs its results.
+// Registers work on a run's memory that continues after the step that began it (an exchange with other ranks). This
+// thread's run does not end before the work is done, so no memory is released under it. A failure is reported by the
+// step that needs the results.
 void goes_on(std::shared_future<void> work);
 void wait_for_background() noexcept;
 

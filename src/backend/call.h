@@ -16,7 +16,7 @@ struct View {
   DType dtype = DType::f32;
   Shape shape;
   Strides strides;
-  std::int64_t room = 0;  // elements behind each line of the dimension with stride 1 that hold nothing: a call may write there
+  std::int64_t room = 0;  // unused elements after each line of the dimension with stride 1: a call may write there
 };
 
 // Computes one operation of class library. Inputs may be strided, broadcast (stride 0) and empty; outputs are fresh and
@@ -32,7 +32,7 @@ struct LibraryCall {
 };
 
 // The work of a call of Op::collective, as its data. run() works on host memory: outputs[0] from inputs[0], dense, with
-// the other ranks of the program. A device with a transport of its own asks for the kind instead.
+// the other ranks of the program. A device with a transport of its own queries the kind instead.
 struct Collective {
   enum class Kind : std::uint8_t { all_gather, all_to_all, broadcast };
   Kind kind = Kind::all_gather;

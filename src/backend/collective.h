@@ -16,7 +16,7 @@ struct Message {
   std::size_t bytes = 0;
 };
 
-// A device's own way between ranks, on its own memory. Calls are done in order, perhaps later than they return.
+// A device's own transport between ranks, on its own memory. Calls are executed in order, possibly after they return.
 class DeviceTransport {
  public:
   virtual ~DeviceTransport() = default;
@@ -28,18 +28,18 @@ class DeviceTransport {
   virtual void* scratch(std::size_t bytes) = 0;  // as long as the collective takes
 };
 
-// The data of a call of Op::collective. It says how many inputs it has (what follows them is only computed before), and
-// can run on the memory of a device.
+// The data of a call of Op::collective that can also run on device memory. Knows how many inputs it has (further ones
+// are only computed before it).
 struct RankedCollective : Collective {
   std::size_t inputs = 1;
-  bool posted = false;  // only begun by its step, which therefore comes as early as it can
+  bool posted = false;  // its step only begins it, and is therefore scheduled as early as possible
 
   virtual const void* world() const = 0;  // the same for all collectives of these ranks
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // Bytes of host memory of all ranks, for ranks to decide how they will move those of a device. A collective itself.
+  // Gathers bytes of host memory from all ranks, for them to agree on how device memory is moved. Itself a collective.
   virtual std::vector<std::byte> gather(const void* mine, std::size_t bytes) const = 0;
-  // Throws when a rank is lost, by which a device's transport would wait forever.
+  // Throws when a rank is lost, which would make a device's transport wait forever.
   virtual void require_ranks() const = 0;
   virtual void run_on(const LibraryCall& call, DeviceTransport& device) const = 0;
 };

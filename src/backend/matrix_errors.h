@@ -6,8 +6,8 @@
 #include "ebb/error.h"
 #include "ebb/shape.h"
 
-// Errors of every device about matrices it cannot factor. `shape` is that of the batch, `matrix` the number of the
-// first bad one there.
+// Errors shared by all devices about matrices that cannot be factored. `shape` is that of the batch, `matrix` the index
+// of its first bad one.
 namespace ebb {
 
 Error not_floating(const char* operation, DType dtype);

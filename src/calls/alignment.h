@@ -7,7 +7,7 @@
 
 namespace ebb {
 
-// −log Σ over alignments, for ctc and transducer, and what is requested along with it.
+// −log Σ over alignments, for ctc and transducer, and the derivatives requested along with it.
 //   inputs    log-probabilities (ctc [T, N, C], transducer [N, T, U + 1, C]), labels [N, S] i64, input lengths [N] i64,
 //             label lengths [N] i64, then those that are named: cotangent [N], tangent (as the log-probabilities)
 //   outputs   order 0: losses [N]

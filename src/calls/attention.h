@@ -7,12 +7,12 @@
 //                        dtype); H is a multiple of K, and head h of q has head h·K/H of k and v
 //                        -> o [B, T, H, E], lse [B, H, T] in the compute dtype: log Σ exp of a row's scores
 //                        documents [B, 2, T] i32 (where named; T = S): the first position of a position's document, and
-//                        the first behind it; they are neighbours, so neither decreases
+//                        the first after it; documents are contiguous, so neither decreases
 //   attention_gradient   cotangent of o, q, k, v, o, lse, mask, documents, all with H second
 //                        -> dq [B, T, H, D], dk [B, S, K, D], dv [B, S, K, E]; where S = T, side by side in the rows
-//                        of one result [B, T, H·D + K·D + K·E], as a projection of one input to all three has them
-// Results have the heads H beside their elements, as the projections around attention have them: nothing is copied to
-// take heads apart and to join them. Where every score of a row is −inf, its output and its gradients are 0.
+//                        of one result [B, T, H·D + K·D + K·E], as one projection to all three has them
+// Results have the heads H next to their elements, like the projections around attention: no copies are needed to split
+// and join heads. Where every score of a row is −inf, its output and its gradients are 0.
 namespace ebb {
 
 struct AttentionCall {

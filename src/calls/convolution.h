@@ -11,8 +11,8 @@
 //   y[n, k, p, q] = Σ_{c, r, s} x[n, c, p·stride + r·dilation − padding, q·… ] · w[k, c, r, s],   zeros outside
 //
 // convolution (x, w, bias?) -> y,  conv_transpose (y, w) -> x,  conv_weight_gradient (x, y) -> w. The sum
-// Σ x·w·y is linear in each, so the gradient of each is given by the other two. What lies after the last window follows
-// from the shapes: padding is the zeros before the first element, those after the last one may be fewer or more.
+// Σ x·w·y is linear in each, so the gradient of each is given by the other two. The end of an axis follows from the
+// shapes: padding counts the zeros before the first element; those after the last one may be fewer or more.
 namespace ebb {
 
 struct ConvCall {
@@ -33,7 +33,7 @@ struct ConvCall {
     visit("groups", groups);
     visit("last", last);
   }
-  // Windows of one channel are read no faster from there.
+  // A layout with channels last does not help windows of one channel.
   OptionsPtr channels_last() const {
     if (groups != 1 || last) return nullptr;
     ConvCall other = *this;
@@ -42,12 +42,12 @@ struct ConvCall {
   }
 };
 
-// max_pool_index (x [N, C, H, W]) -> i64 [N, C, P, Q]: where in its plane the first largest element of each window is.
+// max_pool_index (x [N, C, H, W]) -> i64 [N, C, P, Q]: position of each window's first largest element in its plane.
 // window_sum (x) -> [N, C, P, Q] in the compute dtype, and its transpose window_spread, of any floating dtype.
-// Schedules of devices whose images lie with their channels last have max_pool_index (x) -> [N, P, Q, C], and
-// window_spread (y [N, P, Q, C], places) -> [N, H, W, C], which gives y only to what max_pool_index has found.
+// On devices that store images channels-last, schedules also use max_pool_index (x) -> [N, P, Q, C], and window_spread
+// (y [N, P, Q, C], places) -> [N, H, W, C], which adds y only at the places max_pool_index found.
 struct PoolCall {
-  ConvCall conv;  // groups do not count; windows that are added have no dilation
+  ConvCall conv;  // groups are ignored; summed windows have no dilation
   ConvCall::Pair window{1, 1};
   bool adaptive = false;  // window i of an axis is [⌊i·size/outputs⌋, ⌈(i + 1)·size/outputs⌉) instead
 
@@ -65,7 +65,7 @@ struct PoolCall {
   }
 };
 
-// The elements of an axis that its windows cover, and the windows that cover an element; first to last, those included.
+// Range of elements that a window of an axis covers, and of windows that cover an element; first to last, inclusive.
 struct PoolAxis {
   std::int64_t size, outputs, window, stride, padding;
   bool adaptive;

@@ -3,7 +3,7 @@
 #include "graph/node.h"
 
 // Distances of rows, (Σ_k |a_ik − b_jk|^p)^(1/p) for p = 1 and 2, of f32 and f64. Differences are never expanded into
-// products, so rows that are close to each other lose no digits.
+// products, so rows close to each other lose no digits.
 //   distances            a [B, m, k], b [B, n, k] -> [B, m, n]
 //                        pairs: a [n, k] -> those of all rows i < j, in the order (0, 1), (0, 2), ..., (1, 2), ...
 //   distances_gradient   cotangent of the distances, the distances, a, b (of pairs a alone) -> the gradient to a; a

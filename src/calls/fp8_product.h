@@ -5,10 +5,10 @@
 
 #include "graph/node.h"
 
-// A matmul of matrices with these options rounds its factors to eight bits first: every row of the left one and every
-// column of the right one is divided by a power of two, so that its largest element fits, and rounded to e4m3 or e5m2.
-// The sums are f32. What is rounded is exact in bf16, too: a device without FP8 multiplies that. A row or column with
-// an element that is not finite gives NaN.
+// A matmul with these options first rounds its factors to eight bits: each row of the left one and each column of the
+// right one is divided by a power of two so that its largest element fits, then rounded to e4m3 or e5m2. The sums are
+// f32. The rounded factors are exact in bf16, too: a device without FP8 multiplies those. A row or column with a
+// non-finite element gives NaN.
 namespace ebb {
 
 struct Fp8Product {
@@ -27,7 +27,7 @@ struct Fp8Product {
 std::string describe_error(const Fp8Product& product, std::int64_t k, DType result);
 inline bool is_fp8(const Attrs& matmul) { return matmul.options != nullptr; }
 
-// a·b of two matrices so; the gradients round cotangents to e5m2.
+// a·b of two matrices with such rounding; the gradients round cotangents to e5m2.
 Tensor fp8_product(const Tensor& a, const Tensor& b, bool left_e5m2, bool right_e5m2);
 
 struct Fp8Format {

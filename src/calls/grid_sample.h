@@ -12,7 +12,7 @@
 // All of one floating dtype, computed in its compute dtype. A plane of an image has less than 2³¹ elements.
 //
 // A coordinate that is NaN makes the value NaN, whatever the padding, and gives no gradient to the image. Infinite ones
-// are far outside; they have no reflection, which is NaN.
+// count as far outside; their reflection is NaN.
 namespace ebb {
 
 struct GridSampleCall {
@@ -30,9 +30,9 @@ struct GridSampleCall {
   }
 };
 
-// One axis: how a coordinate of the grid becomes a place among `size` elements, as kernels compute it.
+// One axis: maps a coordinate of the grid to a place among `size` elements, exactly as kernels compute it.
 //   place = (grid + 1)·scale + shift;  where points are reflected, from `shift` on by `span` elements and back
-// Places farther than kReach outside change nothing, and are brought there first: they become integers.
+// Places more than kReach outside are clamped first, so that they fit an integer; this changes no value.
 struct GridAxis {
   static constexpr double kReach = 4;
   std::int64_t size;
@@ -44,7 +44,7 @@ struct GridAxis {
         shift(call.align_corners ? 0 : -0.5),
         span(static_cast<double>(call.align_corners ? size - 1 : size)) {}
 
-  // The largest place that a number of the compute dtype has: f32 does not count more than 2²⁴ elements.
+  // The largest place representable in the compute dtype: f32 counts no more than 2²⁴ elements.
   double last(DType compute) const {
     if (compute == DType::f64) return static_cast<double>(size - 1);
     const auto rounded = static_cast<float>(size - 1);

@@ -11,7 +11,7 @@ namespace ebb {
 
 // Rows of cross_entropy(x·Wᵀ + bias, target) without the logits.
 //   inputs    x [N, H], head W [V, H], target [N] i64, then those that are named: cotangent [N], bias [V], weight [V];
-//             with RowUnits further ones that its function needs, [units or sides·units, ..] or one number each
+//             with RowUnits, further ones that its function needs, [units or sides·units, ..] or one number each
 //   outputs   losses [N] in the compute dtype, then those that are named: dx [N, H], dW [V, H], dbias [V],
 //             the gradients of Σ cotangent·losses
 struct LinearCrossEntropyCall {
@@ -21,7 +21,7 @@ struct LinearCrossEntropyCall {
   bool cotangent = false, bias = false, weight = false;
   bool input_gradient = false, head_gradient = false, bias_gradient = false;
   bool round_logits = false, round_sums = false;
-  bool of_log_probs = false;  // what complaints call the call
+  bool of_log_probs = false;  // how errors name the call
 
   const char* name() const { return of_log_probs ? "linear_log_probs" : "linear_cross_entropy"; }
   bool gradients() const { return input_gradient || head_gradient || bias_gradient; }
@@ -59,19 +59,19 @@ struct LinearCrossEntropyCall {
   }
 };
 
-// Cotangents that are known only once the losses of some rows are: rows come in units, and the cotangents of a unit's
-// rows depend only on that unit's losses (a pair of answers, one answer, one token). Row (s·units + u)·tokens + t, with
-// s < sides, is one of unit u. A linear_cross_entropy call that carries this as its data takes no cotangents; it asks
-// for them, units at a time, while the logits of these units are still in memory.
+// Cotangents that depend on the losses of the same rows: rows come in units, and the cotangents of a unit's rows depend
+// only on that unit's losses (a pair of answers, one answer, one token). Row (s·units + u)·tokens + t, with s < sides,
+// belongs to unit u. A linear_cross_entropy call with this as its data takes no cotangents; it requests them, some
+// units at a time, while the logits of these units are still in memory.
 struct RowUnits {
   std::int64_t units = 0, sides = 1, tokens = 1;
-  // From the losses [sides·n, tokens] of n units, and from the same units' part of the call's further inputs (scalars
-  // are passed whole): the cotangents of the losses, in their shape and dtype.
+  // Returns the cotangents, in the shape and dtype of the losses [sides·n, tokens] of n units. `further` has the same
+  // units' part of the call's further inputs (scalars are passed whole).
   std::function<Tensor(const Tensor& losses, const std::vector<Tensor>& further)> cotangents;
 };
 
-// Statistics of rows of logits z = factor·x·Wᵀ without the logits, for GPUs: a linear_cross_entropy call with these
-// options.
+// Statistics of rows of logits z = factor·x·Wᵀ without storing the logits, for GPUs: a linear_cross_entropy call with
+// these options.
 //   inputs    x [N, H], head W [V, H] of bf16, target [N] i64, classes
 //   outputs   f32 [N, ..]: log p(target), log Σ e^z, and where they are wanted −Σ p·log p and the first class with max
 //   z
@@ -90,7 +90,7 @@ struct TokenStatisticsCall {
     visit("argmax", argmax);
   }
 };
-// Null where the call has others.
+// Null where the call has other options.
 inline const TokenStatisticsCall* statistics_options(const Attrs& attrs) {
   const auto* const found = dynamic_cast<const OptionsOf<TokenStatisticsCall>*>(attrs.options.get());
   return found ? &found->value : nullptr;

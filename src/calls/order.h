@@ -4,7 +4,7 @@
 
 #include "graph/node.h"
 
-// Options of calls about order, besides the axis, which is their attrs.i[0].
+// Options of the calls that sort and search. The axis is attrs.i[0].
 namespace ebb {
 
 // argsort (x) -> i64: the stable order of the elements along the axis, or [first, first + count) of it; with `values`

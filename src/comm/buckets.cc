@@ -16,7 +16,7 @@ constexpr const char* kLabel = "DataParallel";
 
 std::int64_t bytes_of(const Tensor& t) { return t.numel() * static_cast<std::int64_t>(size_of(t.dtype())); }
 
-// Positions in the list, from its end: neighbours, not more than fit.
+// Positions in the list, from its end: consecutive ones, as many as fit.
 std::vector<std::vector<std::size_t>> buckets_of(const std::vector<Tensor>& tensors, std::int64_t most) {
   std::vector<std::vector<std::size_t>> all;
   std::int64_t bytes = 0;
@@ -31,7 +31,7 @@ std::vector<std::vector<std::size_t>> buckets_of(const std::vector<Tensor>& tens
   return all;
 }
 
-// Ranks add up equal shares of all bytes. Segments begin at multiples of a line of the cache.
+// Ranks add up equal shares of all bytes. Segments begin at multiples of a cache line.
 std::vector<Segment> equal_shares(const std::vector<Tensor>& list, int ranks) {
   std::int64_t all = 0, before = 0;
   for (const Tensor& t : list) all += bytes_of(t);

@@ -8,13 +8,13 @@
 
 namespace ebb::comm {
 
-// The sums of tensors over all shards of the world, in the order of the tree (comm/tree.h). `blocks[b]` are the sums
-// that this rank has of its block b, a list of tensors with the same shapes and dtypes on all ranks. They travel in
-// buckets of about `bucket_bytes`. `parts` says who owns which elements of each of them: a rank gets its part, [size],
-// whole where it owns all of it, undefined where it owns nothing. No owners, or no parts at all: everyone gets all.
+// Sums of tensors over all shards of the world, in the order of the tree (comm/tree.h). `blocks[b]` are this rank's
+// sums over its block b, a list of tensors with the same shapes and dtypes on all ranks. They travel in buckets of
+// about `bucket_bytes`. `parts` says who owns which elements of each of them: a rank gets its part, [size], whole where
+// it owns all of it, undefined where it owns nothing. No owners, or no parts at all: everyone gets everything.
 //
-// With `overlap` a bucket's exchange goes on while what follows it is computed. The last tensors of the list go first:
-// the reverse pass computes the gradients of the last layers first.
+// With `overlap` a bucket's exchange runs while later work is computed. The last tensors of the list go first: the
+// reverse pass computes the gradients of the last layers first.
 std::vector<Tensor> sum_over_shards(const std::vector<std::vector<Tensor>>& blocks, int shards,
                                     std::int64_t bucket_bytes, distributed::detail::Group& group,
                                     const std::vector<Parts>& parts = {}, bool overlap = false);
@@ -24,7 +24,7 @@ std::vector<Tensor> total_over_shards(std::vector<std::vector<Tensor>> of_shards
                                       distributed::detail::Group& group, const std::vector<Parts>& parts = {},
                                       bool overlap = false);
 
-// The parts of gradients that go to owners: `used` are those of the parameters that have gradients. A tensor that is
+// The parts of gradients that go to owners: `used` are those of the parameters that have gradients. A tensor shared by
 // several parameters (copies, before their first step) goes to everyone.
 std::vector<Parts> parts_of_gradients(const Parameters& parameters, const std::vector<std::size_t>& used, int ranks);
 // The gradient of a parameter from what this rank got of it.

@@ -24,8 +24,8 @@ struct Piece {
   std::int64_t first, last;  // of `values`
 };
 
-// Tells all ranks what one of them says; all of them go on, or all throw the same. A failure is a text that begins with
-// a '!'.
+// Broadcasts one rank's message to all ranks; all of them go on, or all throw the same. A failure is a text that begins
+// with a '!'.
 class Together {
  public:
   explicit Together(const World& among) : among_(among) {}
@@ -160,7 +160,7 @@ void save_checkpoint(const std::string& path, const io::Checkpoint& same, const 
   for (const auto& [name, t] : of_ranks) tensors.push_back(t);
   std::ranges::sort(tensors, {}, &io::NewTensor::name);  // the file of one rank
 
-  // Rank 0 makes the file; its header needs the metadata, which only rank 0's is about.
+  // Rank 0 makes the file; the header needs the metadata, which only rank 0 has.
   const io::CheckpointLayout layout(path, same, tensors);
   std::unique_ptr<io::NewFile> file;
   const std::string made = together([&]() -> std::string {

@@ -104,7 +104,7 @@ Tensor broadcast(const Tensor& x, int root, const World& among) {
       x, [&](const Tensor& v) { return among.group().collective(Kind::broadcast, "broadcast", v, v.shape(), root); },
       [among, root](const Tensor& g) {
         const Tensor sum = all_reduce(g, among);
-        // Zeros, but not before the sum: all ranks take part in that.
+        // Zeros, but after the sum, which needs all ranks.
         return among.rank() == root ? sum
                                     : make_node(Op::depend, g.dtype(), g.shape(), {zeros(g.shape(), g.dtype()), sum});
       });

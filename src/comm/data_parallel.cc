@@ -64,13 +64,13 @@ void DataParallel::begin(const ShardedBatch& batch) {
   require(static_cast<int>(batch.shards.size()) == last_ - first_,
           "DataParallel: this rank computes {} shards of a batch, got {}; make the loader with loader_options()",
           last_ - first_, batch.shards.size());
-  if (batches_ > 0) eval_shards();  // so that activations of the batch before are freed
+  if (batches_ > 0) eval_shards();  // so that activations of the previous batch are freed
   rows_ = batch.rows;
   local_.resize(static_cast<std::size_t>(last_ - first_));
   ++batches_;
 }
 
-// One shard is the program without shards, and draws as that does.
+// A single shard is the program without shards, and draws the same numbers.
 void DataParallel::draw_for_shard(const RandomState& before, std::size_t k) const {
   if (shards_ == 1) return;
   std::uint32_t words[4];
@@ -81,7 +81,7 @@ void DataParallel::draw_after(const RandomState& before) const {
   if (shards_ > 1) random_state() = {before.seed, before.next_operation + 1};
 }
 
-// A shard goes on with its own buffers until the step is complete.
+// A shard keeps its own buffers until the step is complete.
 void DataParallel::take_shard_buffers(std::size_t k, const Parameters& into) const {
   if (batches_ == 1) return;
   for (std::size_t b = 0; b < into.size(); ++b) *into[b].tensor = local_[k].buffers[b];
@@ -125,7 +125,7 @@ void DataParallel::add_shard(std::size_t k, const Parameters& parameters, const 
     shard.buffers.push_back(stop_gradient(*after[b].tensor));
     buffer_changes_[b] = before[b].tensor->node() != after[b].tensor->node();
   }
-  if (k + 1 < local_.size()) eval_shards();  // the last one is computed with the exchange
+  if (k + 1 < local_.size()) eval_shards();  // the last one is computed together with the exchange
 }
 
 void DataParallel::eval_shards() const {
@@ -154,7 +154,7 @@ BatchGradients DataParallel::take_all(const Parameters& parameters, const Parame
       if (shards_ > 1 && averaged(b)) all.push_back(widen(s.buffers[b]));
     }
   }
-  std::vector<comm::Parts> parts;  // of what is summed: every rank gets all but the gradients
+  std::vector<comm::Parts> parts;  // for the summed tensors: every rank gets all but the gradients
   if (to_owners_ && world_.size() > 1) {
     parts.resize(of_shards[0].size());
     std::ranges::copy(comm::parts_of_gradients(parameters, used_, world_.size()),

@@ -12,8 +12,8 @@ namespace ebb::comm {
 
 namespace {
 
-// A cut parameter is put together on every rank, its own part included; a whole one stays where it was updated. That
-// copy costs as much as a share that is larger by a quarter.
+// A cut parameter is assembled on every rank, its own part included; a whole one stays where it was updated. That copy
+// costs as much as a share that is larger by a quarter.
 constexpr std::int64_t kUneven = 4;
 
 }  // namespace
@@ -25,7 +25,7 @@ std::vector<Parts> divide(const Parameters& parameters, int ranks) {
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return elements(a) > elements(b); });
   std::int64_t all = 0;
   for (std::size_t p : order) all += elements(p);
-  std::vector<std::int64_t> left(static_cast<std::size_t>(ranks));  // what each still has to take
+  std::vector<std::int64_t> left(static_cast<std::size_t>(ranks));  // how much each rank still has to take
   for (int r = 0; r < ranks; ++r) left[static_cast<std::size_t>(r)] = all / ranks + (r < all % ranks ? 1 : 0);
   std::vector<Parts> parts(parameters.size());
   for (std::size_t p : order) {
@@ -36,7 +36,7 @@ std::vector<Parts> divide(const Parameters& parameters, int ranks) {
         if (part_of(parts[p], r)) continue;
         if (owner < 0 || left[static_cast<std::size_t>(r)] > left[static_cast<std::size_t>(owner)]) owner = r;
       }
-      // Cuts are between pieces of norms, from which ranks can put the norm together again.
+      // Cuts fall between pieces of norms, so that ranks can compute the norm from them.
       std::int64_t& takes = left[static_cast<std::size_t>(owner)];
       const std::int64_t fits = std::max<std::int64_t>(1, takes / kNormPiece) * kNormPiece;
       const bool rest = static_cast<int>(parts[p].size()) + 1 == ranks || n - from <= fits + all / ranks / kUneven;

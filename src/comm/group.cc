@@ -20,13 +20,13 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-constexpr std::uint64_t kCompiled = ~std::uint64_t{0};  // instead of the number of a collective that was created
+constexpr std::uint64_t kCompiled = ~std::uint64_t{0};  // instead of the number of a created collective
 
 void set_label(Announcement& announcement, const char* label) {
   std::strncpy(announcement.label, label, sizeof announcement.label - 1);
 }
 
-// The common part of all collectives of a group.
+// The common base of all collectives of a group.
 class Exchange : public RankedCollective {
  public:
   Exchange(Group& group, const Announcement& announcement, std::uint64_t created)
@@ -81,7 +81,7 @@ class ExchangeOfLists final : public Exchange {
   std::shared_ptr<const comm::ListExchange> what_;
 };
 
-// Waits for what was posted. No rank waits for another here, so there is nothing to compare.
+// Waits for posted collectives. No rank waits for another here, so there is nothing to compare.
 class Finish final : public Exchange {
  public:
   Finish(Group& group, std::uint64_t created) : Exchange(group, {}, created) { inputs = 0; }
@@ -153,7 +153,7 @@ Tensor Group::create(const char* label, std::vector<Tensor> inputs, std::vector<
   const NoHistory scope;
   const std::lock_guard creating(creating_);
   if (Effects* const effects = Effects::current()) {
-    // In a compiled function: after the ones before it in the function; those before the call are computed first.
+    // In a compiled function: after earlier ones in the function; those from before the call are computed first.
     if (effects->last(this).defined()) inputs.push_back(effects->last(this));
     Tensor made = make_call(Op::collective, inputs, {}, std::move(outputs), make(kCompiled));
     effects->note(this, made, [this] { catch_up(); });
@@ -168,7 +168,7 @@ Tensor Group::create(const char* label, std::vector<Tensor> inputs, std::vector<
   }
   Tensor made = make_call(Op::collective, inputs, {}, std::move(outputs), make(number));
   const std::lock_guard lock(order_);
-  if (!made.evaluated()) last_ = made;  // an Eager scope has computed it already
+  if (!made.evaluated()) last_ = made;  // otherwise an Eager scope has computed it already
   return made;
 }
 
@@ -202,7 +202,7 @@ std::vector<Tensor> Group::create_lists(std::shared_ptr<const comm::ListExchange
   const Announcement announcement = announcement_of(label, list);
   const std::size_t count = inputs.size();
   std::vector<std::pair<Shape, DType>> taken = outputs;
-  if (taken.empty()) taken.push_back({Shape{0}, DType::u8});  // a node has a value
+  if (taken.empty()) taken.push_back({Shape{0}, DType::u8});  // a node needs a value
   const Tensor made = create(label, std::move(inputs), std::move(taken), [&](std::uint64_t number) {
     return std::make_shared<ExchangeOfLists>(*this, announcement, number, exchange, count, posted);
   });
@@ -370,7 +370,7 @@ void Group::run(const Announcement& announcement, const LibraryCall& call, std::
       transport_->all_to_all(given.data, taken.data, part);
       return all / size_ * others;
     }
-    std::vector<Message> sent, received;  // a broadcast needs one to itself
+    std::vector<Message> sent, received;  // a broadcast sends one to itself
     if (announcement.kind == Collective::Kind::all_to_all) {
       for (int r = 0; r < size_; ++r) {
         sent.push_back({r, static_cast<std::byte*>(given.data) + static_cast<std::size_t>(r) * part, part});
@@ -469,7 +469,7 @@ bool Group::end() noexcept {
   together_ = size_ == 1;
   try {
     if (failure_.empty() && size_ > 1) {
-      catch_up();  // others may wait for a result that this rank never asked for
+      catch_up();  // others may wait for a result that this rank never requested
       const std::lock_guard lock(running_);
       Announcement announcement;
       announcement.what = Announcement::What::end;
@@ -478,7 +478,7 @@ bool Group::end() noexcept {
       together_ = true;
     }
   } catch (const std::exception&) {
-    // The others say what has happened; this program is at its end anyway.
+    // The others report what happened; this program is ending anyway.
   }
   transport_->leave(together_);
   return together_;

@@ -19,8 +19,8 @@
 
 namespace ebb::distributed::detail {
 
-// A rank's next action. Ranks exchange these before every collective, so that a difference between their programs
-// is an error instead of a deadlock, or of numbers in the wrong place.
+// A rank's next action. Ranks exchange these before every collective, so that a difference between their programs is an
+// error instead of a deadlock or misplaced numbers.
 struct Announcement {
   enum class What : std::uint8_t { collective, lists, barrier, any, text, end };
   std::uint64_t number = 0;  // of collectives before it
@@ -50,25 +50,25 @@ class Group {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  const void* identity() const { return identity_; }  // no other's, also after this one has ended
+  const void* identity() const { return identity_; }  // unique, also after this one has ended
   const std::string& host(int rank) const;
   Traffic traffic() const;
 
-  // A node without history; label is static text.
+  // Makes a node without history; label is static text.
   Tensor collective(Collective::Kind kind, const char* label, const Tensor& x, const Shape& shape, int root = 0);
-  // Runs a collective, on host memory where there is no device.
+  // Runs a collective, on host memory if there is no device.
   void run(const Announcement& announcement, const LibraryCall& call, std::uint64_t created, DeviceTransport* device);
 
-  // A collective of lists, which need not have the same tensors on all ranks: `list` are all that it is about, which
-  // ranks compare. Its outputs.
+  // A collective of lists, which need not have the same tensors on all ranks: `list` are all the tensors involved,
+  // which ranks compare. Returns its outputs.
   std::vector<Tensor> collective(std::shared_ptr<const comm::ListExchange> exchange, const char* label,
                                  const std::vector<std::pair<Shape, DType>>& list, std::vector<Tensor> inputs,
                                  const std::vector<std::pair<Shape, DType>>& outputs);
   void run(const comm::ListExchange& exchange, Announcement announcement, const LibraryCall& call,
            std::uint64_t created, DeviceTransport* device);
 
-  // Collectives of lists that go on while other work is computed: each begins when its inputs are there, on a thread of
-  // its own, in order. finished() waits for all of them; only what it returns may be read.
+  // Collectives of lists that overlap other work: each begins when its inputs are there, on a thread of their own, in
+  // order. finished() waits for all of them; only its results may be read.
   class Overlapped {
    public:
     explicit Overlapped(Group& group) : group_(group) {}
@@ -83,7 +83,7 @@ class Group {
   };
   void post(std::function<void()> work);
   void finish_posted();
-  void finish(std::uint64_t created);  // a node's part in finished()
+  void finish(std::uint64_t created);  // the work of a finished() node
   std::vector<std::byte> gather(const void* mine, std::size_t bytes);
   void require_ranks() const;
 
@@ -94,7 +94,7 @@ class Group {
   bool any(bool mine);
   std::vector<std::string> gather_text(const std::string& mine);
 
-  // This rank's program has ended. The others notice at their next collective; true if they end here, too.
+  // Announces the end of this rank's program. The others notice at their next collective; true if they end here, too.
   bool end() noexcept;
 
  private:
@@ -112,7 +112,7 @@ class Group {
 
   std::unique_ptr<comm::Transport> transport_;
   int rank_ = 0, size_ = 1;
-  const void* identity_;  // a count: addresses of worlds that have ended come again
+  const void* identity_;  // a counter: addresses of ended worlds are reused
 
   std::mutex creating_;  // one at a time
   std::mutex order_;     // guards what follows
@@ -121,20 +121,20 @@ class Group {
 
   std::mutex running_;  // one collective at a time
   std::uint64_t number_ = 0;
-  std::string failure_;  // why there will be no more
+  std::string failure_;  // why there will be no more collectives
   bool ended_ = false, together_ = true;
   mutable std::mutex counting_;
   Traffic traffic_;
 
   std::mutex posting_;  // guards what follows
   std::condition_variable posted_;
-  std::deque<std::function<void()>> jobs_;  // the first one is being done
-  std::exception_ptr broken_;               // what the first of them that failed threw
+  std::deque<std::function<void()>> jobs_;  // the first one is in progress
+  std::exception_ptr broken_;               // thrown by the first of them that failed
   bool stopping_ = false;
   std::thread worker_;
 };
 
-// A world of which this thread is a rank, for its scope: tests run ranks as threads of one process.
+// Makes this thread a rank of a world, for its scope: tests run ranks as threads of one process.
 class InWorld {
  public:
   explicit InWorld(const World& world);

@@ -16,7 +16,7 @@ std::vector<std::unique_ptr<Transport>> local_ranks(int size, int per_host = 1 <
 
 namespace ebb::distributed {
 
-// Calls f on `ranks` threads, each of them a rank with a world of its own. The first exception is thrown on.
+// Calls f on `ranks` threads, each a rank with a world of its own. Rethrows the first exception.
 void run_as_threads(int ranks, const std::function<void()>& f, int per_host = 1 << 20);
 
 }  // namespace ebb::distributed

@@ -25,7 +25,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kBeatSeconds = 0.5, kSilenceSeconds = 5, kConnectSeconds = 3, kStartSeconds = 60;
-constexpr std::size_t kMessage = 17;  // what, and two numbers of 8 bytes
+constexpr std::size_t kMessage = 17;  // a type, and two numbers of 8 bytes
 
 double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
@@ -38,7 +38,7 @@ struct ControlMessage {
   }
 };
 
-// A message is shorter than any socket's buffer; one that does not fit goes to a peer that does not listen any more.
+// A message is shorter than any socket's buffer; one that does not fit goes to a peer that no longer reads.
 bool send_message(int socket, const ControlMessage& m) {
   return ::send(socket, m.bytes, kMessage, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(kMessage);
 }
@@ -54,7 +54,7 @@ bool wait_for(int socket, short events, double seconds) {
   return ::poll(&p, 1, static_cast<int>(seconds * 1000)) == 1;
 }
 
-// Addresses under which other hosts may reach this one, the loopback first: most worlds are on one host.
+// Addresses by which other hosts may reach this one, the loopback first: most worlds are on one host.
 std::string own_addresses() {
   std::string all = " 127.0.0.1";
   ifaddrs* list = nullptr;
@@ -69,7 +69,7 @@ std::string own_addresses() {
   return all;
 }
 
-// A connection to rank 0 at this address, which proves to be rank 0 by repeating the token; -1 otherwise.
+// A connection to rank 0 at this address, which identifies itself by repeating the token; -1 otherwise.
 int try_connect(const std::string& address, int port, std::uint64_t token, int rank) {
   sockaddr_in to{};
   to.sin_family = AF_INET;
@@ -97,8 +97,8 @@ int try_connect(const std::string& address, int port, std::uint64_t token, int r
 struct Monitor::Peer {
   int rank = 0, socket = -1;
   Clock::time_point heard = Clock::now();
-  std::uint64_t number = 0;  // how far its program is
-  double idle = 0;           // for how long it has done nothing
+  std::uint64_t number = 0;  // progress of its program
+  double idle = 0;           // seconds it has been idle
   std::uint8_t part[kMessage];
   std::size_t filled = 0;  // of a message
 };
@@ -151,7 +151,7 @@ void Monitor::listen_and_accept(const std::function<std::string(std::string)>& s
       peer.socket = s;
       peers_.push_back(peer);
     } else if (s >= 0) {
-      ::close(s);  // a stranger
+      ::close(s);  // not a rank
     }
   }
   ::close(listener);
@@ -240,7 +240,7 @@ void Monitor::look_for_silence() {
   }
 }
 
-// Everyone is there, but some wait in a collective at which others do not arrive. Rank 0 knows how far each of them is.
+// Everyone is alive, but some wait in a collective at which others do not arrive. Rank 0 knows how far each of them is.
 void Monitor::look_for_hangs() {
   if (rank_ != 0 || peers_.empty()) return;
   Awaited last{0, number_.load(std::memory_order_relaxed)};
@@ -277,9 +277,9 @@ void Monitor::watch() {
   send_beats();
   while (!stopping_.load(std::memory_order_acquire)) {
     std::vector<pollfd> all{{wake_[0], POLLIN, 0}};
-    for (const Peer& p : peers_) all.push_back({p.socket, POLLIN, 0});  // a negative one is passed over
+    for (const Peer& p : peers_) all.push_back({p.socket, POLLIN, 0});  // negative ones are ignored
     ::poll(all.data(), all.size(), 100);
-    // Whoever was stopped itself must not take the others for silent: what they said in the meantime is read first.
+    // A rank that was itself stopped must not take the others for silent: their pending messages are read first.
     if (since(woke) > kSilenceSeconds / 2) {
       for (Peer& p : peers_) p.heard = Clock::now();
       awaited_since_ = Clock::now();

@@ -13,10 +13,10 @@
 
 namespace ebb::comm {
 
-// Watches over the ranks, beside the transport: a thread of each rank keeps a TCP connection to rank 0 and says twice a
-// second that it is there, how far its program is, and since when it has done nothing. A connection that breaks is a
-// rank that died, one that is silent for five seconds one that was stopped or cut off; a rank that others wait for and
-// that does nothing hangs. Rank 0 tells everyone; if rank 0 itself is gone, all others see it.
+// Watches over the ranks, in addition to the transport: a thread of each rank keeps a TCP connection to rank 0 and
+// reports twice a second that it is alive, how far its program is, and since when it has been idle. A connection that
+// breaks is a rank that died; one that is silent for five seconds, one that was stopped or cut off; an idle rank that
+// others wait for hangs. Rank 0 tells everyone; if rank 0 itself is gone, all others notice.
 class Monitor {
  public:
   // Rank 0 listens; `share` hands its text to all ranks (a broadcast). Returns when all ranks are connected.
@@ -24,7 +24,7 @@ class Monitor {
   ~Monitor();
   Monitor(const Monitor&) = delete;
 
-  // Why the world has ended; empty as long as all is well.
+  // Why the world has ended; empty as long as all ranks are well.
   std::string failure() const;
   bool failed() const { return failed_.load(std::memory_order_acquire); }
 
@@ -35,7 +35,7 @@ class Monitor {
     idle_patience_.store(idle, std::memory_order_relaxed);
   }
 
-  // No more watching. Said to the others, unless the world has failed: to them this rank then is gone.
+  // Stops watching. Tells the others unless the world has failed: to them this rank is then gone.
   void stop(bool goodbye) noexcept;
 
  private:

@@ -14,9 +14,9 @@ namespace {
 constexpr const char* kCure = "install Open MPI (Debian: apt-get install openmpi-bin), version 3 or later";
 
 void* open_library(std::string& path) {
-  // libmpi.so.40 is Open MPI's name for it. The plain name may be that of any MPI: its version tells.
+  // libmpi.so.40 is Open MPI's name for it. The plain name may be any MPI's: its version tells.
   for (const char* name : {"libmpi.so.40", "libmpi.so"}) {
-    // Its own plugins look for its symbols.
+    // Its own plugins look up its symbols.
     if (void* const found = dlopen(name, RTLD_NOW | RTLD_GLOBAL)) {
       path = name;
       return found;
@@ -64,7 +64,7 @@ const MpiLibrary& mpi_library() {
 }
 
 bool launched_by_mpi() {
-  // Open MPI's mpirun; PMIx, which it and `srun --mpi=pmix` use; and the launchers of other MPIs.
+  // Variables of Open MPI's mpirun; of PMIx, which it and `srun --mpi=pmix` use; and of the launchers of other MPIs.
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"}) {
     if (std::getenv(name)) return true;
   }

@@ -3,8 +3,8 @@
 #include <string>
 
 // MPI without its header: Ebb is built without it, and opens it when a launcher has started the program. Handles and
-// constants are Open MPI's, whose binary interface has been the same since version 1.10 (libmpi.so.40 from 3.0 on);
-// MPICH has others.
+// constants are those of Open MPI, whose ABI has been the same since version 1.10 (libmpi.so.40 from 3.0 on); those of
+// MPICH differ.
 namespace ebb::comm {
 
 using MpiHandle = void*;   // communicators, datatypes
@@ -39,10 +39,10 @@ struct MpiLibrary {
   std::string version;  // "Open MPI v4.1.4"
 };
 
-// Opens it. An Error that says what to install where there is none, or another MPI than Open MPI.
+// Opens the library. Throws an Error that says what to install if there is none, or one that is not Open MPI.
 const MpiLibrary& mpi_library();
 
-// Did a launcher of MPI start this process?
+// Was this process started by an MPI launcher?
 bool launched_by_mpi();
 
 }  // namespace ebb::comm

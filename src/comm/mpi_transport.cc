@@ -35,7 +35,7 @@ std::string own_host() {
   return name.data();
 }
 
-// Starting MPI waits for all ranks, and nothing can end that but the end of the process.
+// Starting MPI waits for all ranks; only the end of the process can stop that.
 class StartWatch {
  public:
   StartWatch() : thread_([this] { watch(); }) {}
@@ -114,7 +114,7 @@ class MpiTransport final : public Transport {
     }
   }
 
-  // Each pair of ranks by itself: nothing is packed, and the parts may be of any length.
+  // Each pair of ranks separately: nothing is packed, and the parts may be of any length.
   void all_to_all(const void* given, void* taken, std::size_t bytes) override {
     auto* const from = const_cast<std::byte*>(static_cast<const std::byte*>(given));
     auto* const to = static_cast<std::byte*>(taken);
@@ -152,7 +152,7 @@ class MpiTransport final : public Transport {
   bool reads(int by, int of) const override { return memory_ && memory_->reads(by, of); }
   void read(int rank, std::uint64_t address, void* to, std::size_t bytes) override {
     if (memory_->read(rank, address, to, bytes)) return;
-    // Its process is gone: that is about to be noticed.
+    // Its process is gone: the monitor is about to notice.
     for (int k = 0; k < 100 && !monitor_->failed(); ++k) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     if (monitor_->failed()) fail(Error::Kind::io, "{}", monitor_->failure());
     fail(Error::Kind::io, "World: the memory of rank {} on {} cannot be read any more", rank, host(rank));
@@ -176,7 +176,7 @@ class MpiTransport final : public Transport {
     monitor_->arrived(number);
   }
 
-  // MPI cannot end where a rank is missing: it would wait for it.
+  // MPI cannot finalize without all ranks: it would wait for the missing one.
   void leave(bool together) noexcept override {
     if (monitor_) monitor_->stop(together);
     int ended = 0;
@@ -193,8 +193,8 @@ class MpiTransport final : public Transport {
     fail(Error::Kind::io, "MPI: {} failed: {}", call, text.data());
   }
 
-  // Waits without MPI's own waiting, which would never end where a rank is gone. Requests that are given up stay as
-  // they are: MPI touches their memory only when it is called, and it is not called again.
+  // Waits without MPI's own waiting, which would never return after a rank is gone. Abandoned requests are left alone:
+  // MPI touches their memory only when it is called, and it is not called again.
   void wait(MpiRequest& request) const {
     const auto start = std::chrono::steady_clock::now();
     for (int round = 0;; ++round) {
@@ -223,7 +223,7 @@ class MpiTransport final : public Transport {
     return hosts;
   }
 
-  // Rank 0's text, on all ranks.
+  // Broadcasts rank 0's text to all ranks.
   std::string shared(std::string text) {
     text.resize(4096);
     broadcast(text.data(), text.size(), 0);
@@ -237,7 +237,7 @@ class MpiTransport final : public Transport {
   std::vector<std::string> hosts_;
   std::unique_ptr<Monitor> monitor_;
   std::unique_ptr<NearMemory> memory_;
-  std::unique_ptr<NearMeeting> meeting_;  // where all ranks are on one host
+  std::unique_ptr<NearMeeting> meeting_;  // if all ranks are on one host
 };
 
 }  // namespace

@@ -25,7 +25,7 @@ constexpr timespec kNap{0, 50'000'000};
 
 struct MeetingCard {
   std::int32_t process = 0, file = -1;
-  std::uint64_t value = 0;  // in the memory: whoever sees it has found the right one
+  std::uint64_t value = 0;  // stored in the memory: a rank that reads it has found the right one
 };
 
 void pause() {
@@ -39,10 +39,10 @@ void pause() {
 }  // namespace
 
 // Two messages: a rank may already write its next one while others still read. It cannot be further ahead, because the
-// next meeting ends when everyone has come to it.
+// next meeting ends only when everyone has arrived.
 struct alignas(128) NearMeeting::Place {
-  std::atomic<std::uint32_t> turn;      // the futex: how many times this rank has come
-  std::atomic<std::uint32_t> sleepers;  // ranks that may sleep on it
+  std::atomic<std::uint32_t> turn;      // the futex: how many times this rank has arrived
+  std::atomic<std::uint32_t> sleepers;  // ranks that may be sleeping on it
   std::atomic<std::uint64_t> value;
   std::byte message[2][kMost];
 };
@@ -67,7 +67,7 @@ NearMeeting::NearMeeting(int rank, int size, const Gather& gather) : rank_(rank)
     if (memory != MAP_FAILED) places_ = static_cast<Place*>(memory);
   }
   if (places_ && rank == 0) places_[0].value.store(own.value);
-  gather(&own, sizeof own);  // the value is there
+  gather(&own, sizeof own);  // the value is stored
   const char good = places_ && places_[0].value.load() == first.value;
   works_ = true;
   for (const std::byte b : gather(&good, 1)) works_ &= b != std::byte{0};

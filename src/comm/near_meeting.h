@@ -7,23 +7,23 @@
 
 namespace ebb::comm {
 
-// Where ranks of one host meet: a page of shared memory with a place for each of them. A rank that waits sleeps (a
-// futex) and is woken by the one it waits for, so that it takes no processor time from it; polling MPI does, and is
-// punished by the scheduler for the time it took when other programs want the cores as well.
+// A page of shared memory where ranks of one host meet, with a slot for each. A waiting rank sleeps (a futex) and is
+// woken by the rank it waits for, so that it takes no processor time from it; MPI polls, and the scheduler penalises it
+// for the time used when other programs want the cores as well.
 class NearMeeting {
  public:
   static constexpr std::size_t kMost = 320;  // bytes of a message
 
-  // Hands this rank's bytes to all ranks and returns those of everyone, one after the other.
+  // Hands this rank's bytes to all ranks and returns everyone's, one after the other.
   using Gather = std::function<std::vector<std::byte>(const void* mine, std::size_t bytes)>;
   NearMeeting(int rank, int size, const Gather& gather);
   ~NearMeeting();
   NearMeeting(const NearMeeting&) = delete;
 
-  // Do all ranks share this memory? Every rank gives the same answer.
+  // Do all ranks share this memory? All ranks get the same answer.
   bool works() const { return works_; }
-  // The `bytes` of every rank, in their order. `look` is called now and then while this rank waits, and throws to end
-  // it.
+  // Collects the `bytes` of every rank, in rank order. `look` is called now and then while this rank waits, and throws
+  // to end the wait.
   void all_gather(const void* mine, void* all, std::size_t bytes, const std::function<void()>& look);
 
  private:

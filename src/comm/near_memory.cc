@@ -13,13 +13,13 @@ namespace {
 
 struct MemoryCard {
   std::int32_t process = 0;
-  std::uint64_t address = 0, value = 0;  // a number in its memory: who reads it has found the right process
+  std::uint64_t address = 0, value = 0;  // a number in its memory: a rank that reads it has found the right process
 };
 
 }  // namespace
 
 NearMemory::NearMemory(int rank, int size, const Gather& gather) : size_(size) {
-  // Ubuntu lets only a parent look into a process; here the launcher and all that it started may.
+  // Ubuntu lets only a parent read a process's memory; this permits the launcher and everything it started.
   ::prctl(PR_SET_PTRACER, static_cast<unsigned long>(::getppid()), 0, 0, 0);
   std::random_device random;
   const std::uint64_t value = std::uint64_t{random()} << 32 | random();

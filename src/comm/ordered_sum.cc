@@ -10,7 +10,7 @@
 namespace ebb::comm {
 namespace {
 
-constexpr std::size_t kChunk = 128 << 10;  // bytes: what is read of a neighbour is added before it leaves the cache
+constexpr std::size_t kChunk = 128 << 10;  // bytes: data read from a neighbour is added before it leaves the cache
 
 template <class T>
 T sum_of(T a, T b) {
@@ -62,14 +62,14 @@ void add(DType dtype, void* to, const void* a, const void* b, std::size_t n) {
   }
 }
 
-// A part of a sum: where it is, and which of the scratch buffers that is, if any.
+// A part of a sum: its address, and which of the scratch buffers it is in, if any.
 struct Part {
   const void* data = nullptr;
   int slot = -1;
 };
 
 // Adds parts in the order of the tree. The result, slot 0, is used as soon as it is free, so that the last sum is
-// written where it belongs: it either has an operand there, or nothing is there.
+// written to its destination: either one of its operands is there, or nothing.
 class ChunkSum {
  public:
   ChunkSum(DType dtype, std::size_t elements, void* result, std::vector<std::vector<std::byte>>& scratch)
@@ -145,7 +145,7 @@ class SumOfRank {
     if (!to.empty()) transport_.read(rank, from, to.data(), to.size() * sizeof to[0]);
   }
   bool adds(int rank, const Segment& s) const { return s.owner == rank || s.owner == kEveryone; }
-  // Where this segment's sum belongs.
+  // Destination of this segment's sum.
   std::byte* result(const Segment& s) const {
     const std::size_t before = static_cast<std::size_t>(plan_.output_from[s.tensor]) * element(s.tensor);
     return at(call_.outputs[index(plan_.output[s.tensor])].data, start_of(s) - before);
@@ -159,7 +159,7 @@ class SumOfRank {
     return all;
   }
 
-  // Blocks that ranks on other hosts add up go to them in one message each, block after block.
+  // Blocks that ranks on other hosts add up are sent to them in one message each, block after block.
   void send_blocks() {
     std::vector<std::vector<std::byte>> outgoing(index(size_));
     std::vector<Message> sent, received;
@@ -234,7 +234,7 @@ class SumOfRank {
     if (total.data != result) std::memcpy(result, total.data, bytes);
   }
 
-  // Every rank gets the segments of the others.
+  // Every rank gets the others' segments.
   void share() {
     std::vector<std::byte> own;
     std::vector<std::vector<std::byte>> from(index(size_));
@@ -281,7 +281,7 @@ class SumOfRank {
   Transport& transport_;
   int rank_, size_;
   std::vector<std::vector<std::byte>> incoming_;              // messages of ranks whose memory cannot be read
-  std::vector<std::vector<std::uint64_t>> inputs_, outputs_;  // where they are, of ranks whose memory can be
+  std::vector<std::vector<std::uint64_t>> inputs_, outputs_;  // addresses, for ranks whose memory can be read
   std::size_t own_bytes_ = 0;
   std::int64_t sent_ = 0;
 };
@@ -362,7 +362,7 @@ std::int64_t ListSum::move_on(const LibraryCall& call, DeviceTransport& device, 
   };
   std::int64_t given = 0;
 
-  // Every rank sends its blocks to those who add, and adds in the order of the tree.
+  // Every rank sends its blocks to those that add them, and adds in the order of the tree.
   std::vector<std::vector<std::pair<Block, const void*>>> parts(segments.size());
   std::vector<Message> sent, received;
   for (int r = 0; r < size; ++r) {

@@ -7,11 +7,11 @@
 #include "comm/transport.h"
 #include "comm/tree.h"
 
-// Sums of lists of tensors over the shards of all ranks, in the order of the tree (comm/tree.h), and lists that go from
+// Sums of lists of tensors over the shards of all ranks, in the order of the tree (comm/tree.h), and lists sent from
 // their owners to everyone. Nothing is packed for ranks of the same host: they read each other's memory.
 namespace ebb::comm {
 
-// Bytes up to which it is quicker that every rank gets everything and adds it up than that ranks add parts and share
+// Bytes up to which it is faster for every rank to get everything and add it up than for ranks to add parts and share
 // the sums; the bits are the same.
 inline constexpr std::int64_t kSummedByEveryone = 32 << 10;
 
@@ -23,22 +23,22 @@ struct Segment {
   int owner = kEveryone;
 };
 
-// The contents of a collective of lists. All ranks meet first; then each calls move().
+// The contents of a collective of lists. All ranks first meet; then each calls move().
 class ListExchange {
  public:
   virtual ~ListExchange() = default;
-  // Where this rank's tensors are. Ranks that read its memory read this first: `tables` are the addresses of
+  // Addresses of this rank's tensors. Ranks that read its memory read this table first; `tables` are the addresses of
   // everyone's.
   virtual std::vector<std::uint64_t> table(const LibraryCall& call) const = 0;
-  // Returns how many bytes other ranks got from this one.
+  // Returns the number of bytes other ranks got from this one.
   virtual std::int64_t move(const LibraryCall& call, const std::vector<std::uint64_t>& tables,
                             Transport& transport) const = 0;
-  // The same on a device's memory.
+  // The same, on a device's memory.
   virtual std::int64_t move_on(const LibraryCall& call, DeviceTransport& device, int rank, int size) const = 0;
 };
 
-// Inputs: this rank's blocks, each a list of the same tensors; further inputs are passed over. Outputs: the sums of
-// those tensors that this rank gets.
+// Inputs: this rank's blocks, each a list of the same tensors; further inputs are ignored. Outputs: the sums of those
+// tensors that this rank gets.
 struct ListSum final : ListExchange {
   std::vector<std::vector<Block>> blocks;  // of each rank
   std::size_t tensors = 0;                 // in the list
@@ -53,8 +53,8 @@ struct ListSum final : ListExchange {
   std::int64_t move_on(const LibraryCall& call, DeviceTransport& device, int rank, int size) const override;
 };
 
-// A list whose tensors are put together from the parts of their owners, on every rank. Inputs: this rank's own parts in
-// the order of the segments, further ones are passed over. Outputs: the tensors that this rank does not own alone.
+// A list whose tensors every rank assembles from the parts of their owners. Inputs: this rank's own parts in the order
+// of the segments; further ones are ignored. Outputs: the tensors that this rank does not own alone.
 struct ListShare final : ListExchange {
   std::vector<Segment> segments;  // in bytes
   std::vector<int> output;        // of each tensor, −1 where this rank has all of it

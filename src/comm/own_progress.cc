@@ -14,7 +14,7 @@
 namespace ebb::comm {
 namespace {
 
-// Processor time per call: threads that only look whether there is work (MPI's) use less.
+// Processor time per call: threads that only poll for work (MPI's) use less.
 constexpr double kWork = 0.005;
 
 double seconds_of(clockid_t clock) {
@@ -39,7 +39,7 @@ std::uint64_t number_after(const std::string& text, const char* word) {
 
 }  // namespace
 
-// Bytes read and written by any call, without this thread's own reading of /proc.
+// Bytes read and written by any call, excluding this thread's own reading of /proc.
 std::uint64_t OwnProgress::moved_bytes() {
   const std::string text = contents("/proc/self/io");
   const std::uint64_t all = number_after(text, "rchar: ") + number_after(text, "wchar: ") - own_reads_;
@@ -47,7 +47,7 @@ std::uint64_t OwnProgress::moved_bytes() {
   return all;
 }
 
-// State D of one of its threads.
+// Is one of its threads in state D?
 bool OwnProgress::waits_for_disk() {
   DIR* const threads = ::opendir("/proc/self/task");
   if (!threads) return false;

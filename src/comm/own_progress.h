@@ -5,12 +5,12 @@
 
 namespace ebb::comm {
 
-// Does this process do anything? One that computes uses processor time, one that loads data or saves a checkpoint
-// moves bytes or waits for a disk. One whose program hangs (a deadlock, a lost connection, a lock on a file) does none
-// of that. A loop without end cannot be told from long work.
+// Is this process making progress? One that computes uses processor time; one that loads data or saves a checkpoint
+// moves bytes or waits for a disk. A hung program (a deadlock, a lost connection, a lock on a file) does none of that.
+// An endless loop cannot be told from long work.
 class OwnProgress {
  public:
-  // For how long there was nothing; called about twice a second, always by the same thread, which does not count.
+  // Seconds without progress; called about twice a second, always by the same thread, whose own time does not count.
   double idle_seconds();
 
  private:

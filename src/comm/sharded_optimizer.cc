@@ -31,8 +31,8 @@ Tensor elements(const Tensor& whole, std::int64_t from, std::int64_t count) {
   return narrow(reshape(whole, {whole.numel()}), 0, from, count);
 }
 
-// Tensors that are put together from the parts of their owners, on every rank. `mine` are this rank's parts; where a
-// rank has a whole tensor it keeps that one, and nothing stands here.
+// Tensors assembled on every rank from the parts of their owners. `mine` are this rank's parts; where a rank has a
+// whole tensor it keeps that one, and the entry here is undefined.
 std::vector<Tensor> put_together(const std::vector<comm::Parts>& parts,
                                  const std::vector<std::pair<Shape, DType>>& list, std::vector<Tensor> mine,
                                  const Tensor& any, const char* label, const World& world) {
@@ -45,7 +45,7 @@ std::vector<Tensor> put_together(const std::vector<comm::Parts>& parts,
     share->output.push_back(own ? -1 : static_cast<int>(outputs.size()));
     if (!own) outputs.push_back(list[k]);
   }
-  if (mine.empty()) mine.push_back(any);  // passed over; it says which device
+  if (mine.empty()) mine.push_back(any);  // ignored, except for its device
   const std::vector<Tensor> received = world.group().collective(share, label, list, mine, outputs);
   std::vector<Tensor> all(list.size());
   for (std::size_t k = 0; k < list.size(); ++k) {
@@ -54,7 +54,7 @@ std::vector<Tensor> put_together(const std::vector<comm::Parts>& parts,
   return all;
 }
 
-// A model to an optimiser, which evaluates the buffers together with the parameters.
+// A model as an optimiser sees it: evaluates the buffers together with the parameters.
 struct PartsOfModel {
   const Parameters &parameters_, &buffers_;
 };
@@ -68,7 +68,7 @@ ShardedOptimizer::ShardedOptimizer(std::unique_ptr<Optimizer> optimizer, const W
   require(optimizer_ != nullptr, "ShardedOptimizer: there is no optimiser");
 }
 
-// A parameter, who has which part of it, and this rank's part.
+// A parameter, its division among ranks, and this rank's part.
 struct ShardedOptimizer::Piece {
   Parameter parameter;
   comm::Parts parts;
@@ -151,7 +151,7 @@ void ShardedOptimizer::step_all(const Parameters& parameters, const Parameters& 
   }
   keep_own_state(own);
 
-  // This rank's parts, each a parameter of its own to the optimiser.
+  // This rank's parts, each a separate parameter to the optimiser.
   std::vector<Tensor> values(moved.size());
   std::vector<std::pair<Tensor, Tensor>> own_gradients;
   Parameters stepped;
@@ -167,8 +167,8 @@ void ShardedOptimizer::step_all(const Parameters& parameters, const Parameters& 
     own_gradients.emplace_back(values[k], whole ? gradient : reshape(comm::gradient_part(gradient, *part), shape));
     stepped.push_back({moved[k].parameter.name, &values[k]});
   }
-  // Together with all collectives, also those that bring this rank nothing: gradients for others would otherwise be
-  // computed in a second evaluation, at another time than on their owners, and ranks would wait for each other.
+  // Together with all collectives, including those that bring this rank nothing: gradients for others would otherwise
+  // be computed in a second evaluation, at another time than on their owners, and ranks would wait for each other.
   Parameters with_collectives = buffers;
   Tensor pending = world_.group().pending();
   if (pending.defined()) with_collectives.push_back({"", &pending});
@@ -252,7 +252,7 @@ std::vector<ShardedOptimizer::StatePart> ShardedOptimizer::own_state() const {
     const bool count = key.substr(slash + 1) == "step";
     if (cut != cut_.end() && !count) {
       all.push_back({key, cut->second.second, cut->second.first, value});
-    } else if (cut == cut_.end() || cut->second.first == 0) {  // the others that have parts count the same
+    } else if (cut == cut_.end() || cut->second.first == 0) {  // ranks with other parts count the same
       all.push_back({key, value.shape(), 0, value});
     }
   }

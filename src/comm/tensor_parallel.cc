@@ -60,7 +60,7 @@ Tensor own_part_of(const Tensor& whole, int first, int last) {
 }
 
 // y [..., rows, n] plus a bias [..., 1, n], as a product with ones: the sum that is its gradient then has the order of
-// products, which does not depend on how many parts there are beside it.
+// products, which does not depend on how many other parts there are.
 Tensor with_bias(const Tensor& y, const Tensor& bias) {
   return bias.defined() ? y + matmul(ones({y.size(-2), 1}, bias.dtype()), bias) : y;
 }
@@ -250,7 +250,7 @@ Tensor vocabulary_parallel_cross_entropy(const Tensor& x, const Tensor& head, co
   const Tensor good = logical_or(logical_not(counts), logical_and(classes >= 0, classes < vocabulary));
   const Slices s{x,     head, check(classes, good, "vocabulary_parallel_cross_entropy: target"), vocabulary, o.chunk,
                  parts, among};
-  Tensor lse, loss, share;  // share: what a row counts in the mean
+  Tensor lse, loss, share;  // share: a row's weight in the mean
   {
     const NoHistory scope;
     share = cast(counts, DType::f32) / sum(cast(counts, DType::f32));

@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
-// Sums with one order for every number of ranks.
+// Sums in one order, for any number of ranks.
 //
-// Shards 0 .. n−1 are the leaves of a binary tree: neighbours are added in pairs, pairs of pairs, and so on, where the
-// two halves are both complete; what is left over at the end (n is not a power of two) is added from right to left. A
+// Shards 0 .. n−1 are the leaves of a binary tree: neighbours are added in pairs, pairs of pairs, and so on, wherever
+// both halves are complete; what is left over at the end (n is not a power of two) is added from right to left. A
 // *block* is a node of that tree: 2^k shards from a multiple of 2^k. A rank with shards [first, last) adds those inside
-// of each of its blocks; whoever has the blocks of all ranks adds the rest. No addition depends on where ranks begin.
+// each of its blocks; a rank that has the blocks of all ranks adds the rest. No addition depends on where ranks begin.
 namespace ebb::comm {
 
 struct Block {
@@ -50,7 +50,7 @@ class Tree {
   // The current blocks of a rank.
   std::vector<std::pair<Block, Value>>& blocks() { return done_; }
 
-  // The sum of everything, once the last shard is there.
+  // The sum of all shards, once the last one has been added.
   Value total() {
     Value sum = std::move(done_.back().second);
     for (std::size_t k = done_.size() - 1; k-- > 0;) sum = add_(done_[k].second, sum);
@@ -63,7 +63,7 @@ class Tree {
   std::vector<std::pair<Block, Value>> done_;
 };
 
-// The first shard of a rank; ranks have shards as evenly as possible.
+// The first shard of a rank; shards are distributed as evenly as possible.
 constexpr int first_shard(int shards, int ranks, int rank) {
   return static_cast<int>(static_cast<long long>(shards) * rank / ranks);
 }

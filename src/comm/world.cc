@@ -21,9 +21,9 @@ thread_local const World* world_of_thread = nullptr;
 pid_t started_by = 0;
 const World* of_process = nullptr;
 
-// At exit, with the program's code. A world that has lost a rank is not taken down in order: that would need everyone.
+// Runs at exit, with the program's code. After losing a rank, a world is not shut down in order: that needs everyone.
 void end_at_exit(int code, void*) {
-  if (::getpid() != started_by || of_process == nullptr) return;  // a forked child has no part in it
+  if (::getpid() != started_by || of_process == nullptr) return;  // a forked child is not a rank
   if (of_process->group().end()) return;
   std::fflush(nullptr);
   ::_exit(code == 0 ? 1 : code);
@@ -32,7 +32,7 @@ void end_at_exit(int code, void*) {
 World* start() {
   if (!comm::launched_by_mpi()) return new World(world_of_one());
   auto* const all = new World(std::make_shared<detail::Group>(comm::start_mpi()));
-  (zeros({2}) + 1).eval();  // what computing needs is made now, and destroyed after end_at_exit
+  (zeros({2}) + 1).eval();  // what computing needs is constructed now, and destroyed after end_at_exit
   of_process = all;
   started_by = ::getpid();
   ::on_exit(end_at_exit, nullptr);

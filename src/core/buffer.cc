@@ -30,7 +30,7 @@ namespace {
 constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-// Freed blocks beyond this, and beyond twice what was ever live at once, belong to sizes that are no longer requested.
+// Freed blocks beyond this, and beyond twice the most that was ever live, have sizes that are no longer requested.
 constexpr std::size_t kCacheAllowance = std::size_t{256} << 20;
 
 struct Block : Buffer {
@@ -60,7 +60,7 @@ std::size_t thread_place() {
 }
 
 // The cached blocks of one class. A thread gets back the block that it freed last, which is in its core's cache, with
-// one exchange: in a loop where each task needs memory, blocks would otherwise wander from core to core. All others are
+// one exchange: in a loop where each task needs memory, blocks would otherwise move from core to core. All others are
 // in a list, with one lock per class that is held for a few instructions: threads contend only when they use the same
 // size at the same moment.
 class alignas(64) FreeList {
@@ -119,7 +119,7 @@ class alignas(64) FreeList {
 };
 
 // System memory. Large blocks are aligned to huge pages and request them: each fresh 4 KiB page has to be faulted in
-// and zeroed, which is what makes elementwise work on large fresh memory slow.
+// and zeroed, which makes elementwise work on large fresh memory slow.
 class SystemMemory : public BlockSource {
  public:
   std::byte* allocate(std::size_t bytes) override {
@@ -227,7 +227,7 @@ Block* Pool::allocate(std::size_t bytes, const char* what) {
     raise(peak_, live);
     raise(most_live_, live);
   }
-  // The slack behind the requested bytes stays poisoned, as the whole block is while it is cached.
+  // The slack after the requested bytes stays poisoned, as the whole block is while it is cached.
   if (device_ == Device{}) ASAN_UNPOISON_MEMORY_REGION(block->data, bytes);
   block->bytes = bytes;
   block->refs.store(1, std::memory_order_relaxed);
@@ -280,7 +280,7 @@ struct Pools {
     std::atomic<BlockSource*> source{nullptr};
   };
   PerDevice<Entry> of;
-  Pool* cpu;  // without a table lookup: it is used most
+  Pool* cpu;  // direct access without a table lookup: it is used most
   std::mutex mutex;
 
   Pools() {
@@ -298,7 +298,7 @@ Pools& pools() {
 Pool& pool(Device device) {
   if (device == Device{}) return *pools().cpu;
   const auto& place = pools().of[device].pool;
-  // Who asks for its memory may be the first to use a GPU.
+  // A request for its memory may be a GPU's first use.
   if (!place.load(std::memory_order_acquire)) require_available(device);
   Pool* const found = place.load(std::memory_order_acquire);
   require(found, "internal: {} has no memory", name(device));
@@ -322,7 +322,7 @@ std::size_t Arena::bytes() const {
   return sum;
 }
 
-// The one freed last first, as the pool does.
+// The one freed last comes first, as in the pool.
 Buffer* Arena::take(std::size_t bytes) {
   if (bytes > kLargestBlock) return nullptr;
   const int index = size_class_of(bytes).index;
@@ -413,7 +413,7 @@ ThreadMemory::~ThreadMemory() {
 
 namespace {
 
-// A block of a stream's memory, freed with this.
+// A block of a stream's memory, freed by the destructor.
 struct StreamBlock {
   explicit StreamBlock(std::shared_ptr<StreamMemory> memory) : memory(std::move(memory)) {}
   ~StreamBlock() {

@@ -39,7 +39,7 @@ struct Buffer {
   Device device;
   FilledBy filled_by;
   std::function<void()> release;  // set only for external memory
-  bool lent = false;              // external memory that its owner may still read
+  bool lent = false;              // external memory that its owner may still be reading
 };
 
 // Counts references to a Buffer; the last one returns it to the pool.
@@ -77,14 +77,14 @@ class BufferPtr {
   Buffer* buffer_ = nullptr;
 };
 
-// Blocks of a device's memory that stay together: what a thread allocates within the scope of a Use is taken from the
-// arena first, and what it frees stays there until the arena is destroyed. One thread uses it at a time.
+// Blocks of a device's memory that stay together: what a thread allocates within the scope of a Use comes from the
+// arena first, and what it frees stays there until the arena is destroyed. Used by one thread at a time.
 class Arena {
  public:
   explicit Arena(Device device) : device_(device) {}
   ~Arena();
   Arena(const Arena&) = delete;
-  std::size_t bytes() const;  // of the blocks that nobody holds
+  std::size_t bytes() const;  // of the blocks not in use
 
   class Use {
    public:
@@ -105,8 +105,8 @@ class Arena {
   std::vector<Buffer*> free_;
 };
 
-// Source of the calling thread's allocations on a device, within the scope. Blocks of the device's pool that the
-// thread gives back meanwhile wait for the end of the scope: the pool knows the order of the device's own stream only.
+// Source of the calling thread's allocations on a device, within the scope. Blocks of the device's pool that the thread
+// frees meanwhile are held until the scope ends: the pool only knows the order of the device's own stream.
 class ThreadMemory {
  public:
   ThreadMemory(Device device, std::shared_ptr<StreamMemory> memory);

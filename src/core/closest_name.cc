@@ -39,7 +39,7 @@ std::string_view closest_name(std::string_view wrong, std::span<const std::strin
   std::size_t fewest = 0;
   for (std::string_view name : names) {
     // A third of the letters may be wrong; a name may also be cut short ("mse") or spelt out ("variance"). Names of
-    // very different lengths are not compared: what was typed may be a whole file.
+    // very different lengths are not compared: the input may be a whole file.
     const std::size_t most = std::max<std::size_t>(1, wrong.size() / 3);
     const std::size_t longer = std::max(wrong.size(), name.size()) - std::min(wrong.size(), name.size());
     const bool part = contains(name, wrong) || contains(wrong, name);

@@ -6,7 +6,7 @@
 
 namespace ebb {
 
-// The name that was probably meant by an unknown one; empty if none is close.
+// The known name closest to an unknown one; empty if none is close.
 std::string_view closest_name(std::string_view wrong, std::span<const std::string_view> names);
 
 // "; did you mean 'huber_loss'?", or nothing if none is close.

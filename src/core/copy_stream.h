@@ -4,9 +4,9 @@
 
 namespace ebb {
 
-// A stream of the device on which a thread that does nothing else may copy to it (OnStream): copies are then made
-// beside the device's other work, and what reads them waits for them alone. Null where a device has none. Defined by
-// the schedule layer.
+// A stream of the device for a thread that only copies to it (OnStream): copies then overlap with the device's
+// other work, and only their readers wait for them. Null where a device has none. Defined by the schedule
+// layer.
 void* copy_stream(Device device);
 
 }  // namespace ebb

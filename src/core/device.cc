@@ -11,7 +11,7 @@
 
 namespace ebb {
 
-std::string why_unavailable(Device device);  // defined by the schedule layer, beside is_available()
+std::string why_unavailable(Device device);  // defined by the schedule layer, next to is_available()
 
 namespace {
 

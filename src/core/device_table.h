@@ -7,7 +7,7 @@
 
 namespace ebb {
 
-// One thing per device.
+// One T per device.
 template <class T>
 class PerDevice {
  public:
@@ -17,7 +17,7 @@ class PerDevice {
   std::array<T, kDeviceKinds * kMostDevices> all_{};
 };
 
-// An Error that says why where there is no such device.
+// Throws an Error that says why if there is no such device.
 void require_available(Device device);
 
 // Where a device's pool gets its memory from.

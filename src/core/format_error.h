@@ -6,8 +6,8 @@
 #include "ebb/error.h"
 #include "ebb/shape.h"
 
-// Lets fmt print shapes and dtypes. Nothing here is a template that each file would compile anew, and fmt/format.h,
-// which is twice as long as fmt/core.h, is for files that need more than fmt::format.
+// Lets fmt print shapes and dtypes. No templates here that each file would instantiate; fmt/format.h, twice as long as
+// fmt/core.h, is left to files that need more than fmt::format.
 template <>
 struct fmt::formatter<ebb::Shape> {
   constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
@@ -24,7 +24,7 @@ namespace ebb {
 
 [[noreturn]] void fail_formatted(Error::Kind kind, fmt::string_view text, fmt::format_args args);
 
-// require(ok, "matmul: inner sizes differ, {} and {}", a, b): an Error with that sentence unless ok.
+// require(ok, "matmul: inner sizes differ, {} and {}", a, b): throws an Error with that text unless ok.
 template <class... Args>
 void require(bool ok, fmt::format_string<Args...> text, Args&&... args) {
   if (!ok) fail_formatted(Error::Kind::value, text, fmt::make_format_args(args...));

@@ -8,8 +8,8 @@
 #include "ebb/options.h"
 
 // Options structs are described once, by a function each_option(v, options) that calls v(name, member, meaning) for
-// every member. Both the list that programs see and the values they pass go through it; the default of an option is
-// that of the struct.
+// every member. The list shown to programs and the values they pass both go through it; defaults are those of the
+// struct.
 namespace ebb {
 
 std::string text_of_default(double value);  // the shorter of 0.001 and 1e-3
@@ -27,7 +27,7 @@ std::vector<std::string_view> names_in(const Items& items) {
 [[noreturn]] void fail_for_name(std::string_view owner, const char* what, std::string_view name,
                                 const std::vector<std::string_view>& there);
 
-// The item of that name; unknown names are an Error that lists the existing ones.
+// The item of that name; throws an Error listing the existing names if there is none.
 template <class Item>
 const Item& find_named(const std::vector<Item>& items, std::string_view name, std::string_view owner,
                        const char* what) {

@@ -15,7 +15,7 @@
 namespace ebb {
 namespace {
 
-// Applies to loops that begin now.
+// Applies to loops that begin from now on.
 std::atomic<int>& threads() {
   static std::atomic<int> count{available_processors()};
   return count;
@@ -64,7 +64,7 @@ void set_num_threads(int n) {
 int num_threads() { return threads().load(std::memory_order_relaxed); }
 
 void parallel_for(std::int64_t n, void (*body)(std::int64_t i, void* context), void* context) {
-  // A nested loop runs on the calling thread: the outer one keeps the cores busy, and no thread waits while it holds a
+  // A nested loop runs on the calling thread: the outer one keeps the cores busy, and no thread blocks while it holds a
   // tile.
   if (n <= 1 || inside || num_threads() == 1) {
     for (std::int64_t i = 0; i < n; ++i) {

@@ -18,8 +18,8 @@ std::atomic<std::uint64_t>& next_seed() {
 
 }  // namespace
 
-// A thread that was never seeded takes the order of its first use as its seed: threads do not repeat each other's
-// numbers, and a single-threaded program draws the same numbers in every run.
+// A thread that was never seeded uses its position in the order of first uses as its seed: threads do not repeat each
+// other's numbers, and a single-threaded program draws the same numbers in every run.
 RandomState& random_state() {
   thread_local RandomState state{next_seed().fetch_add(1, std::memory_order_relaxed), 0};
   return state;

@@ -44,7 +44,7 @@ Shape::Shape(const std::int64_t* sizes, int rank) : rank_(rank) {
     }
   }
   numel_ = checked_numel(sizes, rank);
-  if (numel_ < 0) {  // the text is made only when it is needed: shapes are built for every node
+  if (numel_ < 0) {  // the text is made only on failure: shapes are built for every node
     fail(Error::Kind::value, "shape: {} has more elements than memory can address", text_of(sizes, rank));
   }
 }

@@ -5,15 +5,15 @@
 
 namespace ebb {
 
-// Blocks of the pool come in classes so that a freed one fits the next request of about its size: multiples of 128
-// bytes up to 1 KiB, then eight sizes to a power of two, which wastes at most an eighth of the requested size.
+// Blocks of the pool come in classes so that a freed one fits the next request of similar size: multiples of 128 bytes
+// up to 1 KiB, then eight sizes per power of two, which wastes at most an eighth of the requested size.
 struct SizeClass {
   int index;
   std::size_t bytes;
 };
 
 inline constexpr std::size_t kBlockAlignment = 128;
-inline constexpr std::size_t kLargestBlock = std::size_t{1} << 46;  // no machine has more: refused without trying
+inline constexpr std::size_t kLargestBlock = std::size_t{1} << 46;  // no machine has more: rejected without trying
 inline constexpr int kSizeClassCount = 8 * (46 - 10) + 8;
 
 // The smallest class that holds `bytes`, which is at most kLargestBlock.

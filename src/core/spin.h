@@ -3,7 +3,7 @@
 
 namespace ebb {
 
-// Tells the processor that this thread is only waiting for another one to change some memory.
+// Tells the processor that this thread is only waiting for another one to change memory.
 inline void pause_briefly() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

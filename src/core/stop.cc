@@ -12,10 +12,10 @@ namespace {
 constinit thread_local const std::stop_token* current_token = nullptr;
 void (*host_check)() = nullptr;
 
-// Often enough for a person at a keyboard; asking takes the host's lock.
+// Often enough for a person at a keyboard; the check takes the host's lock.
 constexpr std::int64_t kBetweenHostChecks = 50;
 
-// To a few milliseconds: every step asks, and reading a precise clock takes as long as adding a thousand numbers.
+// Accurate to milliseconds: every step calls it, and reading a precise clock takes as long as adding 1,000 numbers.
 std::int64_t milliseconds() {
 #if defined(CLOCK_MONOTONIC_COARSE)
   timespec now;
@@ -28,7 +28,7 @@ std::int64_t milliseconds() {
 }
 
 void ask_host() {
-  constinit thread_local std::int64_t last = 0;  // never asked
+  constinit thread_local std::int64_t last = 0;  // 0: not checked yet
   const std::int64_t now = milliseconds();
   if (now - last < kBetweenHostChecks) return;
   if (std::exchange(last, now) != 0) host_check();

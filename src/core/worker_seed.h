@@ -4,8 +4,8 @@
 
 namespace ebb {
 
-// For a worker process: the calling thread, and every thread that was not yet seeded, draws different numbers than in
-// the parent process.
+// For a worker process: makes the calling thread, and every thread not yet seeded, draw other numbers than the parent
+// process.
 void seed_worker(std::uint64_t seed);
 
 }  // namespace ebb

@@ -21,8 +21,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Watching costs a core; sleeping costs 50 µs or more when a loop begins. From one loop of a step to the next it is a
-// few microseconds, from step to step some tens; after kPolite another thread that wants the core gets it.
+// Spinning costs a core; sleeping costs 50 µs or more when a loop begins. Between loops of a step there are a few
+// microseconds, between steps some tens; after kPolite another thread that wants the core gets it.
 constexpr auto kPolite = std::chrono::microseconds(20), kPatience = std::chrono::microseconds(200);
 
 // Waits a little longer each time.
@@ -44,7 +44,7 @@ class Watch {
     if (!begun_) begin_ = Clock::now(), begun_ = true;
     return Clock::now() - begin_;
   }
-  const bool crowded_;  // more threads than processors: nobody is to be kept from one
+  const bool crowded_;  // more threads than processors: never keep another thread from one
   bool begun_ = false;
   unsigned turns_ = 0;
   Clock::time_point begin_;
@@ -104,7 +104,7 @@ void Workers::run_shared(Place& place, int index, std::int64_t n, int threads, T
   announced_[index].store(2 * loop.number + 2, std::memory_order_release);
 }
 
-// How many tasks it did: of its own share first, then of those that follow.
+// Returns how many tasks it did: of its own share first, then of those that follow.
 std::int64_t Workers::work(const Loop& loop, int thread) {
   std::int64_t done = 0;
   for (int k = 0; k < loop.threads; ++k) {
@@ -122,7 +122,7 @@ std::int64_t Workers::work(const Loop& loop, int thread) {
       ++done;
       now = share.load(std::memory_order_relaxed);
       if (go_on) continue;
-      // The rest of the share counts as done. The loop cannot end before this thread has said what it did.
+      // The rest of the share counts as done. The loop cannot end before this thread has reported its own.
       while (!share.compare_exchange_weak(now, loop.number << kCountBits | static_cast<std::uint64_t>(size),
                                           std::memory_order_relaxed)) {
       }
@@ -149,7 +149,7 @@ void Workers::start(int workers) {
     try {
       std::thread([this, t] { serve(t); }).detach();
     } catch (const std::system_error&) {
-      // The system has no more threads: those that are there do the work.
+      // The system has no more threads: the existing ones do the work.
     }
     started_.store(t, std::memory_order_release);
   }
@@ -199,14 +199,14 @@ bool Workers::is_anything_new(const std::uint64_t (&seen)[kPlaces]) const {
   return false;
 }
 
-// A caller first announces and then looks who is asleep; a worker first says that it is and then looks for news. So one
-// of them sees the other.
+// A caller announces first and then looks which workers are asleep; a worker first declares itself asleep and then
+// looks for news. So at least one of them sees the other.
 void Workers::sleep(int thread, const std::uint64_t (&seen)[kPlaces]) {
   const std::uint64_t bit = std::uint64_t{1} << thread % 64;
   asleep_[thread / 64].fetch_or(bit, std::memory_order_seq_cst);
   if (is_anything_new(seen)) {
     asleep_[thread / 64].fetch_and(~bit, std::memory_order_relaxed);
-    return;  // somebody may be about to wake this thread; then it will not sleep the next time
+    return;  // a caller may be about to wake this thread; then it will not sleep the next time
   }
   Sleeper& self = sleepers_[thread];
   std::unique_lock lock(self.mutex);

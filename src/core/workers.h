@@ -13,32 +13,32 @@ int available_processors();
 
 // The threads that share loops with the threads that call them.
 //
-// A loop takes tens of microseconds where tensors are small, and a step of training is made of many: what counts is how
-// soon the others begin and how soon the caller knows that they are done. So a worker that has nothing to do watches
-// for a while before it sleeps, tasks are taken without a lock, and nobody waits for a worker that does not come: the
-// others do its share.
+// A loop over small tensors takes tens of microseconds, and a training step consists of many: what counts is how soon
+// the others begin and how soon the caller knows that they are done. So an idle worker spins for a while before it
+// sleeps, tasks are taken without a lock, and the loop never blocks on a worker that has not woken: the others do its
+// share.
 //
-// Loop number e of a place divides its tasks into one share per thread, so that the same thread meets the same tasks,
-// and their memory, in the next loop. Whoever has done his own share takes from the others'. A share is one word, the
-// number of the loop and how many of its tasks are taken: one that names an earlier loop is untouched. A loop is over
-// when every task is done, and then all of its shares are used up; so a worker that comes too late finds nothing to
-// take, whatever has become of the loop meanwhile.
+// Loop number e of a place divides its tasks into one share per thread, so that the same thread gets the same tasks,
+// and their memory, in the next loop. A thread that has finished its own share takes from the others'. A share is one
+// word, the number of the loop and how many of its tasks are taken: one that names an earlier loop is untouched. A loop
+// is over when every task is done, and then all of its shares are used up; so a worker that comes too late finds
+// nothing to take, whatever has become of the loop meanwhile.
 class Workers {
  public:
   static constexpr int kMostThreads = 256;
   static constexpr std::int64_t kMostTasks = (std::int64_t{1} << 20) - 1;
 
-  using Task = bool (*)(std::int64_t i, void* context);  // is there any need to go on? Must not throw.
+  using Task = bool (*)(std::int64_t i, void* context);  // returns whether to go on; must not throw
 
   static Workers& instance();
 
-  // task(i, context) once for every i in [0, n), n <= kMostTasks, on this thread and at most threads - 1 others;
-  // returns when all are done, or those that had begun when a task saw no need to go on. Several threads may call at a
-  // time; a task must not.
+  // Calls task(i, context) once for every i in [0, n), n <= kMostTasks, on this thread and at most threads - 1 others.
+  // Returns when all are done or, once a task says not to go on, when those already begun are. Several threads may call
+  // this at a time; a task must not.
   void run(std::int64_t n, int threads, Task task, void* context);
 
  private:
-  // Loops of as many callers at a time are shared; any others stay on their own threads.
+  // At most this many concurrent callers share their loops; any others stay on their own threads.
   static constexpr int kPlaces = 8;
   static constexpr int kCountBits = 20;  // of a word that also has the number of a loop
   static constexpr std::uint64_t kCount = (std::uint64_t{1} << kCountBits) - 1;
@@ -50,7 +50,7 @@ class Workers {
   struct alignas(64) Place {
     std::atomic<bool> taken{false};
     std::uint64_t number = 0;  // of its last loop
-    // A worker that comes too late may read these while the next loop writes them; `announced_` then tells.
+    // A worker that comes too late may read these while the next loop writes them; it then checks `announced_`.
     std::atomic<std::int64_t> n{0};
     std::atomic<int> threads{0};
     std::atomic<Task> task{nullptr};
@@ -83,10 +83,10 @@ class Workers {
   void sleep(int thread, const std::uint64_t (&seen)[kPlaces]);
   void wake_some(int threads);
 
-  // For each place: 2 · number + 1 while its loop can be joined, an even number otherwise; together in one line of the
-  // cache, which is what idle workers watch.
+  // For each place: 2 · number + 1 while its loop can be joined, an even number otherwise; all in one cache line, which
+  // is what idle workers poll.
   alignas(64) std::atomic<std::uint64_t> announced_[kPlaces] = {};
-  alignas(64) std::atomic<std::uint64_t> asleep_[kMostThreads / 64] = {};  // a bit each
+  alignas(64) std::atomic<std::uint64_t> asleep_[kMostThreads / 64] = {};  // one bit each
   Place places_[kPlaces];
   Sleeper sleepers_[kMostThreads];
   std::atomic<int> started_{0};

@@ -14,8 +14,8 @@
 namespace ebb::cpu {
 namespace {
 
-// A sweep that brings elements into another order and does nothing else. Tiles are read a line at a time, which for
-// lines that step from row to row is a cache line per element; copies go by squares.
+// A sweep that only reorders elements. Tiles are read a line at a time, which for lines that step from row to row is
+// one cache line per element; copies go by squares.
 struct Reordering final : ebb::CompiledSweep {
   Shape shape;
   DType dtype;
@@ -30,8 +30,8 @@ struct Reordering final : ebb::CompiledSweep {
   }
 };
 
-// Null where the sweep is not one: a load, perhaps copied, and a store of the same dtype, which is dense along a
-// dimension where the source is not, while that is along another.
+// Null for other sweeps: needs a load, perhaps copied, and a store of the same dtype, which is dense along a dimension
+// where the source is not, while the source is dense along another.
 SweepPtr reordering_of(const Program& p) {
   if (p.operands.size() != 1 || p.outputs.size() != 1 || p.dims.empty()) return nullptr;
   const Operand& from = p.operands[0];

@@ -9,7 +9,7 @@ namespace {
 
 using LibraryFn = void (*)(const LibraryCall&);
 
-// One per row of the op table; null where it is not a library call. An unimplemented operation does not link.
+// One per row of the op table; null if it is not a library call. An unimplemented operation does not link.
 constexpr LibraryFn kFunctions[] = {
 #define EBB_NONE(...) nullptr,
 #define EBB_RUN(name, ...) run_##name,

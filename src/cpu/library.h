@@ -6,7 +6,7 @@
 
 namespace ebb::cpu {
 
-// Runs the function of the call's operation, from whichever room has it.
+// Runs the function of the call's operation.
 void run_library(const LibraryCall& call);
 bool has_library(Op op);
 std::string describe_library(const LibraryCall& call);  // see Backend::describe

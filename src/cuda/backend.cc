@@ -31,7 +31,7 @@
 namespace ebb::cuda {
 namespace {
 
-// A text, for all sweeps that have it; what is made of it is made once.
+// A text, shared by all sweeps that have it; what depends on it is computed once.
 struct Text {
   std::atomic<Function> sweep{nullptr}, finish{nullptr};
   struct Many {
@@ -49,7 +49,7 @@ struct Sweep final : CompiledSweep {
   SweepText text;
   std::shared_ptr<Text> shared;
   std::shared_future<void> compiled;  // the machine code is in the cache
-  // For memory that begins where the text does not expect it; made when it is needed.
+  // For memory that begins where the text does not expect it; made on demand.
   mutable std::once_flag made_for_any;
   mutable SweepText for_any;
 };
@@ -156,7 +156,7 @@ class CudaBackend final : public Backend, private Recordings {
     }
   }
 
-  // Compiled while the plan is being made.
+  // Compiled while the plan is still being made.
   void expect_together(const CompiledSweep& made, std::size_t count) override {
     const auto& sweep = static_cast<const Sweep&>(made);
     std::lock_guard guard(sweep.shared->mutex);
@@ -206,7 +206,7 @@ class CudaBackend final : public Backend, private Recordings {
 
   void to_host(void* to, const Buffer& from, std::size_t offset, std::size_t bytes) override {
     if (const auto mark = std::static_pointer_cast<RunMark>(from.filled_by.mark)) {
-      // The stream keeps the order: one wait is for the run and for the copy.
+      // The stream keeps the order: one wait covers the run and the copy.
       mark->is_on(gpu_.stream()) ? mark->wait_until_ended() : from.filled_by.wait();
     }
     gpu_.to_host(to, from.data + offset, bytes);
@@ -214,7 +214,7 @@ class CudaBackend final : public Backend, private Recordings {
   }
   void from_host(Buffer& to, const void* from, std::size_t bytes) override {
     if (gpu_.streams().is_own(gpu_.stream())) return gpu_.from_host(to.data, from, bytes);
-    const RunMarkPtr mark = gpu_.begin({});  // what is done elsewhere is waited for
+    const RunMarkPtr mark = gpu_.begin({});  // waits for work done elsewhere
     try {
       gpu_.from_host(to.data, from, bytes);
     } catch (...) {
@@ -303,7 +303,7 @@ class CudaBackend final : public Backend, private Recordings {
   }
 
   static std::size_t table_size(std::size_t count) { return std::bit_ceil(std::max<std::size_t>(2, count)); }
-  // With the text's mutex held.
+  // Requires the text's mutex.
   Text::Many& many_of(const Sweep& sweep, std::size_t size) {
     Text::Many& made = sweep.shared->many[size];
     if (made.text.empty()) {
@@ -366,7 +366,7 @@ void* copy_stream(int index) {
 int count() {
   try {
     return Gpu::count();
-  } catch (const Error&) {  // a driver that is too old
+  } catch (const Error&) {  // the driver is too old
     return 0;
   }
 }

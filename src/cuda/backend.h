@@ -8,10 +8,10 @@ namespace ebb::cuda {
 
 class Gpu;
 
-// The backend of a GPU, made when it is first asked for; null where there is no such GPU (or no driver).
+// The backend of a GPU, made on first use; null where there is no such GPU (or no driver).
 Backend* backend(int index);
 
-Gpu& gpu(int index);  // that must be there
+Gpu& gpu(int index);  // must exist
 
 void* copy_stream(int index);     // see core/copy_stream.h
 int count();                      // of GPUs

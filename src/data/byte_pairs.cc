@@ -15,11 +15,11 @@
 namespace ebb {
 namespace {
 
-constexpr std::size_t kLongestToken = 1 << 16;  // merges of merges double: without a bound 64 of them fill any memory
+constexpr std::size_t kLongestToken = 1 << 16;  // merges of merges double: without a limit 64 of them fill any memory
 constexpr const char* kType = "byte-level BPE";
 
-// Words: a run of letters, of digits or of other signs, with the space before it, or a run of blanks. Bytes above 127
-// count as letters, so that no character of UTF-8 is divided.
+// Words: a run of letters, of digits or of other characters, with the space before it, or a run of blanks. Bytes above
+// 127 count as letters, so that no UTF-8 character is divided.
 class Words {
  public:
   explicit Words(std::string_view text) : text_(text) {}
@@ -75,12 +75,12 @@ class Trainer {
     touched_.clear();
   }
 
-  // The most frequent pair, if any occurs twice, becomes `token`.
+  // Merges the most frequent pair, if any occurs twice, into `token`.
   bool merge(std::int32_t token, BytePairs::Merge& merged) {
     while (!heap_.empty()) {
       const Candidate best = heap_.top();
       heap_.pop();
-      if (pairs_[best.pair].count != best.count) continue;  // counted again since; a fresh one is in the heap
+      if (pairs_[best.pair].count != best.count) continue;  // counted again since; the heap has a newer entry
       if (best.count < 2) return false;
       merged = {static_cast<std::int32_t>(best.pair >> 32), static_cast<std::int32_t>(best.pair & 0xFFFFFFFF)};
       std::vector<std::size_t> where = std::move(pairs_[best.pair].words);
@@ -114,7 +114,7 @@ class Trainer {
   };
   struct Use {
     std::int64_t count = 0;
-    std::vector<std::size_t> words;  // all that hold it, perhaps some that did
+    std::vector<std::size_t> words;  // all that contain it, possibly some that did
   };
   struct Candidate {
     std::int64_t count;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kCifarPixels = 3 * 32 * 32;
 
-// A record: its labels, a byte each, and the picture, three planes of 32 × 32.
+// A record: its labels, one byte each, and the picture, three planes of 32 × 32.
 LabelledImages read_cifar(const std::vector<std::string>& paths, const char* name,
                           const std::vector<int>& label_counts) {
   std::vector<std::uint8_t> pixels;

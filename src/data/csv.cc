@@ -11,7 +11,7 @@
 namespace ebb {
 namespace {
 
-// The numbers of the columns that are wanted.
+// The indices of the requested columns.
 std::vector<std::size_t> choose(const CsvReader& reader, const CsvOptions& o) {
   const std::vector<std::string>& names = reader.names();
   std::vector<std::size_t> chosen;

@@ -11,7 +11,7 @@ namespace ebb {
 DateOrder CsvSurvey::dates() const {
   if (numbers > 0 || words == 0) return DateOrder::none;
   if (year_first == words) return DateOrder::year_first;
-  if (month_first == words) return DateOrder::month_first;  // also where both orders are possible
+  if (month_first == words) return DateOrder::month_first;  // also if both orders are possible
   return day_first == words ? DateOrder::day_first : DateOrder::none;
 }
 

@@ -9,12 +9,12 @@
 #include "data/csv_reader.h"
 #include "data/dates.h"
 
-// Kinds of columns of a CSV file and the numbers they become: one decision for read_csv and the program's
+// Kinds of columns of a CSV file and how they become numbers: one decision shared by read_csv and the program's
 // tables.
 namespace ebb {
 
-// A column as numbers: a number or a date (days since 1970) is one, and each of some words is one, 1 where it is the
-// word.
+// A column as numbers: a number or a date (days since 1970) becomes one, and each of several words becomes one, 1 where
+// the field is that word.
 struct CsvColumn {
   std::int64_t position = 0;  // in the file, from 0
   std::string name;
@@ -27,41 +27,41 @@ struct CsvColumn {
 struct CsvSurvey {
   std::int64_t missing = 0, numbers = 0, words = 0;
   bool whole = true;      // all numbers are integers
-  bool counts_up = true;  // every number is one more than the one before
+  bool counts_up = true;  // every number is one more than the previous one
   double before = 0;      // the last number
   double least = std::numeric_limits<double>::infinity(), most = -std::numeric_limits<double>::infinity();
-  std::set<std::string> labels;                 // words, and where they were asked for numbers; up to a limit
+  std::set<std::string> labels;                 // words, and numbers where labels were requested; up to a limit
   std::string first_number, first_word, where;  // `where`: the place of the first word
-  bool written_alike = true;                    // every number as the first one
-  std::int64_t year_first = 0, day_first = 0, month_first = 0;  // words that are dates written so
+  bool written_alike = true;                    // every number is written like the first one
+  std::int64_t year_first = 0, day_first = 0, month_first = 0;  // words that are dates in that order
   std::int64_t decimal_commas = 0;                              // words that would be numbers with a decimal comma
   bool is_empty() const { return numbers + words == 0; }
   bool is_constant() const { return words == 0 ? least == most : numbers == 0 && labels.size() == 1; }
   bool is_index() const { return words + missing == 0 && numbers > 2 && whole && counts_up; }
-  // Words of which most occur once say nothing about other rows.
+  // Words that mostly occur once say nothing about other rows.
   bool is_name() const { return words > 9 && 2 * static_cast<std::int64_t>(labels.size()) > words; }
-  DateOrder dates() const;  // none where not all of it are dates of one order
+  DateOrder dates() const;  // none unless all words are dates of one order
 };
 
 inline constexpr std::size_t kMostWords = 64, kMostLabels = 1000, kNoColumn = static_cast<std::size_t>(-1);
 
-// Looks through the file; numbers of the column `labelled` are labels, too.
+// Scans the file; numbers of the column `labelled` are labels, too.
 std::vector<CsvSurvey> survey_columns(CsvReader& reader, std::size_t labelled = kNoColumn);
 
-// What a caller can do about a column: ends of sentences.
+// The caller's remedies for a column, as ends of sentences.
 struct CsvAdvice {
   const char* name_missing;  // "name it in --missing"
   const char* leave_out;     // "--ignore the column"
 };
-// Throws where words are among numbers, or too many.
+// Throws if there are words among numbers, or too many words.
 CsvColumn column_of(const CsvReader& reader, std::size_t at, const CsvSurvey& seen, const CsvAdvice& advice);
 
-// A label, however it is written: 7, 7.0 and +7 are one.
+// A label, independent of spelling: 7, 7.0 and +7 are the same.
 std::string label_of(const CsvReader& reader, const std::string& field);
-// Numbers before words, each in their order.
+// Numbers before words, each sorted.
 std::vector<std::string> in_order(const CsvReader& reader, const std::set<std::string>& labels);
 
-// The numbers of a field. A missing number is NaN; a missing or unknown word is 0 everywhere.
+// Appends the numbers of a field. A missing number is NaN; a missing or unknown word is all zeros.
 void append_numbers(const CsvReader& reader, const CsvLine& line, std::size_t at, const CsvColumn& column,
                     std::vector<double>& out);
 

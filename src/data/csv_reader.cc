@@ -21,7 +21,7 @@ std::optional<Number> parsed_as(std::string_view field, bool& in_range) {
   return value;
 }
 
-// Beyond the range of doubles a number is 0 or infinite, which the larger range of long doubles tells apart.
+// Beyond the range of doubles a number is 0 or infinite; the larger range of long doubles tells which.
 std::optional<double> parsed(std::string_view field) {
   if (field.starts_with('+')) field.remove_prefix(1);
   bool in_range = true;
@@ -45,12 +45,12 @@ bool has_decimal_comma(std::string_view field) {
 
 namespace {
 
-// The separator that the first line has most of, outside quotes; a file of one column has none. Commas that make
-// numbers between semicolons or tabs separate nothing: 1,5;2,5;3,5 are three numbers.
+// The separator most frequent in the first line, outside quotes; a file of one column has none. Decimal commas between
+// semicolons or tabs separate nothing: 1,5;2,5;3,5 are three numbers.
 char find_separator(std::string_view text) {
   constexpr std::string_view kinds = ",;\t|";
   std::array<std::size_t, kinds.size()> counts{}, decimals{};  // decimals: fields with a decimal comma
-  std::array<std::size_t, kinds.size()> starts{};              // of the field
+  std::array<std::size_t, kinds.size()> starts{};              // of the current field
   bool inside = false;
   for (std::size_t at = 0; at <= text.size(); ++at) {
     const char c = at < text.size() ? text[at] : '\n';
@@ -70,7 +70,7 @@ char find_separator(std::string_view text) {
   return kinds[static_cast<std::size_t>(std::max_element(counts.begin(), counts.end()) - counts.begin())];
 }
 
-// Names become parts of JSON files, which are UTF-8.
+// Names are written to JSON files, which are UTF-8.
 void require_utf8(std::string_view text, const std::string& path) {
   const std::size_t at = io::find_invalid_utf8(text);
   if (at == std::string_view::npos) return;
@@ -115,7 +115,7 @@ CsvReader::CsvReader(const std::string& path, const CsvOptions& options)
   rewind();
 }
 
-// Spreadsheets write a first line that says what separates fields: sep=;
+// Spreadsheets write a first line that names the separator: sep=;
 char CsvReader::named_separator() {
   const std::string_view line = text_.substr(at_, text_.find_first_of("\r\n", at_) - at_);
   if (line.size() != 5 || !line.starts_with("sep=") || line[4] == '"') return 0;
@@ -144,8 +144,8 @@ bool CsvReader::looks_like_header(const CsvLine& first) {
   return words && !numbers;
 }
 
-// Between other separators a comma may be a decimal one: it is where it makes numbers and no number has a point. Behind
-// commas a field such as "1,234" is in quotes, and rather a thousand.
+// Between other separators a comma may be a decimal one: if it makes numbers and no number has a point. With comma
+// separators a field such as "1,234" is in quotes, and is rather a thousand.
 char CsvReader::find_decimal() {
   if (separator_ == ',' || text_.find(',') == text_.npos) return '.';
   bool commas = false, points = false;
@@ -193,7 +193,7 @@ std::string CsvReader::place(const CsvLine& line, std::size_t column) const {
 }
 
 // Records of RFC 4180: fields in quotes may hold separators, line ends and doubled quotes; blanks around quotes are not
-// part of a field. Empty lines are left out.
+// part of a field. Empty lines are skipped.
 bool CsvReader::read(CsvLine& line) {
   skip_empty_lines();
   if (at_ >= text_.size()) return false;
@@ -209,7 +209,7 @@ bool CsvReader::read(CsvLine& line) {
   }
 }
 
-// Lines without anything but blanks, which a tab is where it does not separate.
+// Skips lines of blanks only; a tab is a blank unless it is the separator.
 void CsvReader::skip_empty_lines() {
   while (at_ < text_.size()) {
     const std::size_t start = at_;

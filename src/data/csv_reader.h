@@ -17,8 +17,8 @@ struct CsvLine {
   std::int64_t number = 0;  // where it begins; a quoted field may hold line ends
 };
 
-// The lines of a CSV file one after the other, each with as many fields as the first. Fields are text: what they mean
-// is decided by whoever reads them, and the file may be read twice. It may be gzipped.
+// The lines of a CSV file in order, each with as many fields as the first. Fields are text, interpreted by the caller;
+// the file may be read twice. It may be gzipped.
 class CsvReader {
  public:
   CsvReader(const std::string& path, const CsvOptions& options);
@@ -30,12 +30,12 @@ class CsvReader {
   char separator() const { return separator_; }
   char decimal() const { return decimal_; }  // '.' or ','
 
-  void rewind();  // to the first line below the header
+  void rewind();  // to the first line after the header
   bool next(CsvLine& line);
 
   bool is_missing(std::string_view field) const;
-  std::optional<double> number(std::string_view field) const;  // nothing where it is missing or not a number
-  // "people.csv: line 3, column 2 (height)": where every complaint begins.
+  std::optional<double> number(std::string_view field) const;  // empty if it is missing or not a number
+  // "people.csv: line 3, column 2 (height)": the beginning of every error message.
   std::string place(const CsvLine& line, std::size_t column) const;
 
  private:
@@ -60,7 +60,7 @@ class CsvReader {
   std::int64_t number_ = 1, start_number_ = 1;
 };
 
-// A number with one comma where others have a point: 3,14 or -1,5e-3.
+// A number with a decimal comma: 3,14 or -1,5e-3.
 bool has_decimal_comma(std::string_view field);
 
 }  // namespace ebb

@@ -9,7 +9,7 @@
 namespace ebb {
 namespace {
 
-// The rest of a field, read from its front.
+// The unread rest of a field.
 struct Rest {
   std::string_view text;
   bool take(char c) {
@@ -39,7 +39,7 @@ bool same_word(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return lower(x) == lower(y); });
 }
 
-// The letters at the front.
+// The letters at its beginning.
 std::string_view word_of(const Rest& rest) {
   const auto is_letter = [](char c) { return lower(c) >= 'a' && lower(c) <= 'z'; };
   return {rest.text.begin(), std::find_if_not(rest.text.begin(), rest.text.end(), is_letter)};
@@ -61,8 +61,8 @@ std::optional<int> read_month(Rest& rest, bool& named) {
   return {};
 }
 
-// Three parts with the same mark between them. Points are for days first, dashes and slashes for all; beside the name
-// of a month there may be blanks, and a comma before the year: 31-May-2024, 31 May 2024, May 31, 2024.
+// Three parts with the same separator. Points put days first, dashes and slashes allow any order; next to the name of a
+// month there may be blanks, and a comma before the year: 31-May-2024, 31 May 2024, May 31, 2024.
 std::optional<Date> read_date(Rest& rest, DateOrder order) {
   Date date{};
   bool named = false;
@@ -97,7 +97,7 @@ std::optional<Date> read_date(Rest& rest, DateOrder order) {
   return all && (mark != ' ' || named) ? std::optional(date) : std::nullopt;
 }
 
-// Seconds behind the minutes: nothing, :00, :00.25.
+// Seconds after the minutes: nothing, :00, :00.25.
 std::optional<double> read_seconds(Rest& rest) {
   if (!rest.take(':')) return 0;
   const auto whole = rest.digits(2, 2);
@@ -129,7 +129,7 @@ std::optional<double> read_time(Rest& rest) {
   return 3600.0 * *hours + 60.0 * *minutes + *seconds;
 }
 
-// Seconds east of Greenwich: Z, UTC, GMT, +02, +02:00, +0200, with a blank before them or not; 0 where there is none.
+// Seconds east of Greenwich: Z, UTC, GMT, +02, +02:00, +0200, optionally after a blank; 0 if there is none.
 std::optional<double> read_zone(Rest& rest) {
   if (rest.text.empty()) return 0;
   rest.take(' ');

@@ -25,15 +25,15 @@ Point operator*(double s, Point a) { return {s * a.x, s * a.y}; }
 
 // ---- how each digit is written --------------------------------------------------------------------------------------
 
-// One movement of the pen, in a unit square with y downwards: through the points in a smooth curve, or straight from
-// each to the next.
+// One stroke of the pen, in a unit square with y downwards: through the points in a smooth curve, or straight from each
+// to the next.
 struct Stroke {
   enum { curve, straight } form;
   std::vector<Point> points;
 };
 using Glyph = std::vector<Stroke>;
 
-// Several people's ways to write each digit.
+// Several people's ways of writing each digit.
 const std::array<std::vector<Glyph>, 10>& glyphs() {
   constexpr auto curve = Stroke::curve, straight = Stroke::straight;
   static const std::array<std::vector<Glyph>, 10> all{{
@@ -163,7 +163,7 @@ class Dice {
     const double radius = std::sqrt(-2 * std::log(uniform(0, 1)));
     return deviation * radius * std::cos(2 * std::numbers::pi * uniform(0, 1));
   }
-  // Nearly normal and quick, for every pixel: the sum of a word's four bytes.
+  // Nearly normal and fast, for every pixel: the sum of a word's four bytes.
   double noise(double deviation) {
     const std::uint32_t w = word();
     const double sum = (w & 255) + (w >> 8 & 255) + (w >> 16 & 255) + (w >> 24);
@@ -214,7 +214,7 @@ struct Hand {
   struct Wave {
     double size, along_x, along_y, phase;
   };
-  std::array<Wave, 2> wave_x, wave_y;  // a slow wobble of the whole plane: strokes that meet still meet
+  std::array<Wave, 2> wave_x, wave_y;  // a slow wobble of the whole plane: strokes that met still meet
 
   explicit Hand(Dice& dice)
       : width(20 * dice.uniform(0.72, 1.08)),
@@ -292,7 +292,7 @@ Digits make_digits(std::int64_t n, std::uint64_t seed) {
   require(n >= 0, "make_digits: the number of images must not be negative, got {}", n);
   std::vector<float> images(static_cast<std::size_t>(n) * kDigitPixels);
   std::vector<std::int64_t> labels(static_cast<std::size_t>(n));
-  constexpr std::int64_t kTogether = 64;  // images a task
+  constexpr std::int64_t kTogether = 64;  // images per task
   parallel_for((n + kTogether - 1) / kTogether, [&](std::int64_t task) {
     for (std::int64_t i = task * kTogether; i < std::min(n, (task + 1) * kTogether); ++i) {
       const auto at = static_cast<std::size_t>(i);

@@ -60,7 +60,7 @@ Tensor read_idx(const std::string& path) {
   Bytes all = file->bytes();
   std::vector<std::byte> unpacked;
   if (io::is_gzip(all)) {
-    // The header says how much is to come, and deflate cannot do better than 1032 : 1: memory is asked for in reason.
+    // The header gives the size, and deflate compresses at most 1032 : 1: bounds the memory that is allocated.
     unpacked = io::gunzip_start(all, 4 + 4 * 255, path);
     const Header header = read_idx_header(unpacked, path);
     const std::uint64_t elements = static_cast<std::uint64_t>(header.shape.numel()) * size_of(header.type);

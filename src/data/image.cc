@@ -33,7 +33,7 @@ Picture read_png(std::span<const std::byte> all, const std::string& path) {
   require(png_image_begin_read_from_memory(&png.image, all.data(), all.size()) != 0, Error::Kind::io,
           "{}: the PNG cannot be read: {}", path, png.image.message);
   check_picture_size(png.image.width, png.image.height, path);
-  // Deflate cannot do better than 1032 : 1, and a pixel takes at least a bit.
+  // Deflate compresses at most 1032 : 1, and a pixel takes at least a bit.
   const std::uint64_t count = std::uint64_t{png.image.width} * png.image.height;
   require(count / (8 * 1032) <= all.size(), Error::Kind::io, "{}: {} pixels cannot come out of {} bytes", path, count,
           all.size());

@@ -15,8 +15,8 @@
 namespace ebb {
 namespace {
 
-// libjpeg is C and leaves by longjmp when something is wrong, so nothing that has a destructor may begin to live
-// between a setjmp and the calls below it.
+// libjpeg is C and reports errors by longjmp, so no object with a destructor may be constructed between a setjmp and
+// the calls below it.
 struct Decoder {
   jpeg_decompress_struct info{};
   jpeg_error_mgr errors{};
@@ -31,7 +31,7 @@ struct Decoder {
   std::longjmp(decoder->back, 1);
 }
 
-// Cameras write files with these flaws, and nothing is lost by them; with any other warning pixels are made up.
+// Cameras write files with these flaws, which lose nothing; after any other warning pixels are made up.
 bool is_harmless(int code) {
   return code == JWRN_EXTRANEOUS_DATA || code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR ||
          code == JWRN_TOO_MUCH_DATA;
@@ -89,7 +89,7 @@ int orientation(const Decoder& d) {
   return 1;
 }
 
-// As it was seen: 2 to 4 mirror and turn by 180°, 5 to 8 also exchange rows and columns.
+// Rotates to upright: 2 to 4 mirror and turn by 180°, 5 to 8 also exchange rows and columns.
 Picture upright(Picture picture, int held) {
   if (held < 2 || held > 8) return picture;
   const bool exchanged = held >= 5;
@@ -119,14 +119,14 @@ Picture read_jpeg(std::span<const std::byte> file, const std::string& path) {
   require(read_jpeg_header(d, file), Error::Kind::io, "{}: the JPEG cannot be read: {}", path, d.message);
   const std::uint64_t width = d.info.image_width, height = d.info.image_height;
   check_picture_size(width, height, path);
-  // A block of 8 × 8 pixels takes at least a bit, or a sixteenth of one in arithmetic coding.
+  // A block of 8 × 8 pixels takes at least a bit, or a sixteenth of one with arithmetic coding.
   require(width * height / (64 * 8 * 16) <= file.size(), Error::Kind::io, "{}: {} pixels cannot come out of {} bytes",
           path, width * height, file.size());
   Picture picture{static_cast<std::int64_t>(height),
                   static_cast<std::int64_t>(width),
                   d.info.num_components == 1 ? std::size_t{1} : std::size_t{3},
                   {}};
-  const int held = orientation(d);  // reading the rows frees what the header held
+  const int held = orientation(d);  // reading the rows frees the header's data
   const std::size_t row_size = width * picture.channels;
   picture.pixels.resize(height * row_size);
   require(read_rows(d, picture.pixels.data(), row_size), Error::Kind::io, "{}: the JPEG cannot be read: {}", path,

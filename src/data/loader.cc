@@ -22,7 +22,7 @@ namespace {
 
 using Order = std::shared_ptr<const std::vector<std::int64_t>>;
 
-// A number in [0, n), each as likely as another: the high half of a 64 × 64 bit product, refused where it would favour
+// A number in [0, n), uniformly distributed: the high half of a 64 × 64 bit product, rejected where it would favour
 // small ones (Lemire 2019).
 class Draws {
  public:
@@ -80,7 +80,7 @@ class BorrowedRandom {
   RandomState before_;
 };
 
-// Copies rows: no graph is built and no lock is held while a worker does it.
+// Copies rows: a worker builds no graph and holds no lock while doing it.
 Tensor take_rows(const Tensor& column, const std::vector<std::int64_t>& items) {
   const Storage& from = evaluated_storage(column);
   const Shape shape = column.shape().with(0, static_cast<std::int64_t>(items.size()));
@@ -98,8 +98,8 @@ Tensor take_rows(const Tensor& column, const std::vector<std::int64_t>& items) {
 
 }  // namespace
 
-// Batches are numbered through all epochs. Workers take numbers in order and put what they made into `ready`; next()
-// takes it out in order. A worker may be ahead of next() by the window at most.
+// Batches are numbered across epochs. Workers take numbers in order and put their batches into `ready`; next() takes
+// them out in order. A worker may be ahead of next() by at most the window.
 class DataLoader::State {
  public:
   State(std::int64_t size, Make make, const LoaderOptions& options)
@@ -173,7 +173,7 @@ class DataLoader::State {
     Made made = std::move(ready_.extract(next_out_).mapped());
     if (made.error) {
       lock.unlock();
-      stop();  // what was prepared after it is made again
+      stop();  // batches prepared after it are discarded and redone
       std::rethrow_exception(made.error);
     }
     ++next_out_;
@@ -250,11 +250,11 @@ DataLoader::DataLoader(std::vector<Tensor> columns, const LoaderOptions& options
     require(column.size(0) == columns[0].size(0),
             "DataLoader: tensors must have the same number of rows, got {} and {}", columns[0].size(0), column.size(0));
   }
-  for (Tensor& column : columns) column = column.to(Device{});  // batches are put together on the host
+  for (Tensor& column : columns) column = column.to(Device{});  // batches are assembled on the host
   eval(columns);
-  for (const Tensor& column : columns) evaluated_storage(column);  // in a row from here on
+  for (const Tensor& column : columns) evaluated_storage(column);  // contiguous from here on
   const std::int64_t size = columns[0].size(0);
-  // Copied to the device by the worker that makes the batch, while the program computes with earlier ones.
+  // Copied to the device by the worker that makes the batch, while the program computes on earlier ones.
   const auto make = [columns = std::move(columns), device = default_device()](const std::vector<std::int64_t>& items) {
     Batch batch;
     std::optional<OnStream> beside;

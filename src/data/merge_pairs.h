@@ -12,12 +12,12 @@ inline std::uint64_t packed_pair(std::int32_t left, std::int32_t right) {
 }
 
 struct PairMerge {
-  std::int32_t rank, token;  // lower ranks are merged first; what the pair becomes
+  std::int32_t rank, token;  // lower ranks are merged first; the token that replaces the pair
 };
 
-// Merges pairs of neighbours in the order of their ranks, from the left where they are equal. find(left, right) gives
-// the merge of a pair, with a rank of −1 where there is none. Candidates wait in a heap, so a long word does not take
-// quadratic time.
+// Merges neighbouring pairs in order of rank, from the left among equals. find(left, right) returns the merge of a
+// pair, with a rank of −1 if there is none. Candidates are kept in a heap, so a long word does not take quadratic
+// time.
 template <class Find>
 void merge_pairs(std::vector<std::int32_t>& tokens, const Find& find) {
   struct Candidate {

@@ -11,7 +11,7 @@ namespace ebb {
 namespace {
 
 struct Piece {
-  const std::int64_t* tokens;  // and one more, the last one that follows
+  const std::int64_t* tokens;  // and one more, the last target
   std::int64_t places;
 };
 
@@ -26,8 +26,8 @@ PackedSequences pack_sequences(const std::vector<std::vector<std::int64_t>>& seq
       pieces.push_back({sequence.data() + at, std::min(length, places - at)});
   }
   std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.places > b.places; });
-  std::vector<std::int64_t> used;                 // places of each row
-  std::multimap<std::int64_t, std::size_t> room;  // rows by the places they have left
+  std::vector<std::int64_t> used;                 // positions used in each row
+  std::multimap<std::int64_t, std::size_t> room;  // rows by the positions they have left
   std::vector<std::int64_t> tokens, next, positions;
   const auto grow = [&] {
     tokens.insert(tokens.end(), static_cast<std::size_t>(length), 0);

@@ -25,7 +25,7 @@ struct Character {
 
 constexpr char32_t kNotUtf8 = 0xFFFFFFFF;
 
-// The character that begins at `at`. Overlong forms, surrogates and what is cut off are single bytes that mean nothing.
+// The character at `at`. Overlong forms, surrogates and truncated sequences are single bytes without a meaning.
 Character decode(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[at + k]); };
   char32_t code = byte(0);
@@ -50,7 +50,7 @@ class Splitter {
  public:
   Splitter(std::string_view text, SplitPattern pattern) : text_(text), pattern_(pattern) {}
 
-  // Where the match that begins at this byte ends.
+  // End of the match that begins at this byte.
   std::size_t match(std::size_t at) const {
     const bool gpt2 = pattern_ == SplitPattern::gpt2;
     const Character first = here(at);
@@ -65,14 +65,14 @@ class Splitter {
       while (!gpt2 && is_line_end(here(end))) ++end;
       return end;
     }
-    std::size_t end = at, last = at, line = at;  // of the blanks; where the last one begins; behind the last line end
+    std::size_t end = at, last = at, line = at;  // of the blanks; start of the last one; after the last line end
     for (Character c = first; c.kind == Kind::space; c = here(end)) {
       last = end;
       end = c.end;
       if (is_line_end(c)) line = end;
     }
     if (!gpt2 && line > at) return line;
-    return end < text_.size() && last > at ? last : end;  // the last blank before a word is left to it
+    return end < text_.size() && last > at ? last : end;  // the last blank before a word belongs to it
   }
 
  private:
@@ -89,7 +89,7 @@ class Splitter {
     return at;
   }
 
-  // 's 't 're 've 'm 'll 'd: where it ends, or 0. Cases count the same but for GPT-2; ſ is an s.
+  // 's 't 're 've 'm 'll 'd: its end, or 0. Case is ignored except for GPT-2; ſ is an s.
   std::size_t contraction(std::size_t at) const {
     if (text_[at] != '\'') return 0;
     const auto letter = [&](const Character& c) -> char32_t {

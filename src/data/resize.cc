@@ -7,7 +7,7 @@
 namespace ebb {
 namespace {
 
-// Where a pixel of the new row comes from: pixels `first` and after it, and their weights.
+// The source of a pixel of the new row: pixels from `first` on, and their weights.
 struct Source {
   std::int64_t first = 0;
   std::vector<float> weights;

@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::json;
 constexpr std::int64_t kMostTokens = 1 << 24;
 
-// GPT-2's alphabet: printable bytes stand for themselves, the others for the characters from U+0100 on.
+// GPT-2's alphabet: printable bytes represent themselves, the others are characters from U+0100 on.
 std::array<char32_t, 256> byte_alphabet() {
   std::array<char32_t, 256> all{};
   char32_t further = 256;
@@ -30,7 +30,7 @@ std::array<char32_t, 256> byte_alphabet() {
   return all;
 }
 
-// The bytes that a token of the vocabulary stands for; nothing where one of its characters is not of the alphabet.
+// The bytes that a token of the vocabulary represents; empty if one of its characters is not in the alphabet.
 std::optional<std::string> bytes_of(const std::string& token) {
   static const std::unordered_map<char32_t, char> alphabet = [] {
     std::unordered_map<char32_t, char> map;
@@ -81,12 +81,12 @@ struct Tokenizer::Data {
   std::unordered_map<std::string, std::int32_t> by_bytes;
   std::array<std::int32_t, 256> byte_token{};  // −1: none
   std::unordered_map<std::uint64_t, PairMerge> merges;
-  bool ignore_merges = false;  // a word that is a token is taken whole
+  bool ignore_merges = false;  // a word that is a token is not split
   SplitPattern pattern = SplitPattern::whole;
   bool prefix_space = false;
   std::vector<Added> added;
-  std::array<std::vector<std::size_t>, 256> added_by_first;  // numbers in `added`, the longest first
-  std::vector<std::int64_t> before, behind;                  // what the post-processor adds
+  std::array<std::vector<std::size_t>, 256> added_by_first;  // indices into `added`, the longest first
+  std::vector<std::int64_t> before, behind;                  // tokens added by the post-processor
 
   void read_added(const Json& list);
   void read_model(const Json& model);
@@ -338,7 +338,7 @@ std::string Tokenizer::decode(const std::vector<std::int64_t>& tokens, bool spec
     require(token >= 0 && token < this->tokens(), Error::Kind::index,
             "Tokenizer::decode: token[{}] = {} is outside [0, {})", i, token, this->tokens());
     const auto at = static_cast<std::size_t>(token);
-    // A number that no token has is a row of the embedding that was added for its size: it means nothing.
+    // A number without a token is a row of the embedding added as padding: it has no meaning.
     if (data_->spelling[at] && (special_tokens || !data_->special[at])) text += *data_->spelling[at];
   }
   return text;

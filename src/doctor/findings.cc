@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// `use` throws an Error that says what to install where it is not there.
+// `use` throws an Error that says what to install if it is missing.
 template <class Use>
 Finding finding_of(const char* name, Use use) {
   try {
@@ -38,7 +38,7 @@ Finding find_gpus() {
   return {"GPU", all, all.empty() ? cuda::why_unavailable(0) : ""};
 }
 
-// As src/cuda/runtime/kernel_cache.cc finds it.
+// The same folder as in src/cuda/runtime/kernel_cache.cc.
 Finding find_cache() {
   const char* const limit = std::getenv("EBB_CUDA_CACHE_MB");
   const char *const cache = std::getenv("XDG_CACHE_HOME"), *const home = std::getenv("HOME");

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-// Options of a library call: a struct of its own type per operation, with ==, which only those know who make the call
-// and who run it (src/calls). The graph compares them, makes them part of a plan's key and prints them. A struct names
-// its fields once:
+// Options of a library call: one struct type per operation, with ==, known only to the code that makes the call and the
+// code that runs it (src/calls). The graph compares them, adds them to a plan's key and prints them. A struct names its
+// fields once:
 //
 //   struct AttentionCall {
 //     double scale = 1;
@@ -25,7 +25,7 @@ namespace ebb {
 class CallOptions;
 using OptionsPtr = std::shared_ptr<const CallOptions>;
 
-// A call that computes the first output of another alone: its options, and which of the other's inputs it takes.
+// A call that computes only the first output of another: its options, and which of the other's inputs it takes.
 struct FirstOutputCall {
   OptionsPtr options;
   std::vector<std::size_t> inputs;
@@ -37,11 +37,11 @@ class CallOptions {
   virtual bool equals(const CallOptions& other) const = 0;
   // Appends words to a plan's key; options of one type with equal words are equal.
   virtual void append_key(std::vector<std::uint64_t>& words) const = 0;
-  // "causal=true scale=0.5": the fields that are not as in a default-constructed struct.
+  // "causal=true scale=0.5": the fields that differ from a default-constructed struct.
   virtual std::string print() const = 0;
-  // Nothing for a call whose first output costs as much as all.
+  // Empty for a call whose first output costs as much as all of them.
   virtual std::optional<FirstOutputCall> first_output(std::size_t inputs) const = 0;
-  // The same call with a result of shape [N, ..., C] instead of [N, C, ...]; null where it has none.
+  // The same call with a result of shape [N, ..., C] instead of [N, C, ...]; null if there is none.
   virtual OptionsPtr channels_last() const = 0;
 
   std::uint64_t hash() const;
@@ -116,7 +116,7 @@ OptionsPtr make_options(const Options& options) {
 
 [[noreturn]] void fail_for_options(const char* wanted, const CallOptions* found);
 
-// The options of a call whose operation has these.
+// The options of a call, for operations whose options are of this type.
 template <class Options>
 const Options& options_as(const CallOptions* options) {
   const auto* const found = dynamic_cast<const OptionsOf<Options>*>(options);

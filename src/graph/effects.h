@@ -8,8 +8,8 @@
 
 namespace ebb {
 
-// What a function does besides computing its results: the collectives in it, which happen on every call, in their
-// order, whether anyone asks for their results or not. compile() notes them in a scope like this while it traces the
+// Effects of a function besides its results: the collectives in it, which happen on every call, in order,
+// whether or not their results are used. compile() records them in such a scope while it traces the
 // function.
 class Effects {
  public:
@@ -18,7 +18,7 @@ class Effects {
   Effects(const Effects&) = delete;
   static Effects* current();  // of this thread; null outside of such a scope
 
-  // The last one so far that belongs to `whose`; undefined before the first.
+  // The most recent one that belongs to `whose`; undefined before the first.
   const Tensor& last(const void* whose) { return last_[whose]; }
   // `before` is called before each call of the function.
   void note(const void* whose, const Tensor& effect, const std::function<void()>& before) {
@@ -26,7 +26,7 @@ class Effects {
     last_[whose] = effect;
   }
 
-  std::vector<Tensor> last() const;  // of all: what is before them follows from their inputs
+  std::vector<Tensor> last() const;  // the last of each: those before it are among its inputs
   const std::vector<std::function<void()>>& before() const { return before_; }
 
  private:

@@ -14,14 +14,14 @@ namespace {
 constexpr std::size_t kMostOperands = 8, kMostWords = 96;
 constexpr std::size_t kBeforeOptions = 2;  // words: the function, and which operands there are
 
-// The words that tell formulas apart. More than fit: the formula is made at once.
+// The words that identify a formula. If there are too many, the formula's nodes are made immediately.
 class Words {
  public:
   void add(std::uint64_t word) {
     if (count_ < words_.size()) words_[count_] = word;
     ++count_;
   }
-  // Shape, dtype and device: which operands go together is looked at when nodes are made.
+  // Adds shape, dtype and device; whether operands go together is checked when nodes are made.
   void add(const Tensor& t) {
     if (!t.defined()) return add(std::uint64_t{0});
     const Node& n = *t.node();
@@ -43,7 +43,7 @@ class Words {
   std::size_t count_ = 0;
 };
 
-// Formulas that this thread has made before, each in the place of its hash.
+// Formulas that this thread has made before, each in the slot of its hash.
 class Known {
  public:
   std::shared_ptr<const Formula>& at(std::size_t hash) { return places_[hash % places_.size()]; }
@@ -53,7 +53,7 @@ class Known {
 };
 struct KnownOfThread {
   Known* known;
-  bool closed;  // something static may still be computed when the thread's variables are gone
+  bool closed;  // static destructors may compute after the thread's variables are gone
 };
 constinit thread_local KnownOfThread known_of_thread{nullptr, false};
 struct CloseKnown {
@@ -71,7 +71,7 @@ Known* known_formulas() {
 
 std::uint32_t unevaluated_depth(const Node& n) { return n.evaluated.load(std::memory_order_acquire) ? 0 : n.depth; }
 
-// A node's formula may be one of an operand, or a leaf: then there is nothing to make later.
+// A node's formula may be one of an operand, or a leaf: then there is nothing to defer.
 bool is_worth_a_node(const Tensor& value, std::span<const Tensor> operands) {
   if (value.evaluated() || info(value.node()->op).cls == OpClass::leaf) return false;
   return std::none_of(operands.begin(), operands.end(), [&](const Tensor& t) { return t.node() == value.node(); });

@@ -10,11 +10,11 @@ int open_transform();  // the depth; throws when more than 30 are nested
 void close_transform();
 // The bits that can still be differentiated by: variables and the calling thread's open transforms.
 std::uint32_t active_history();
-// Those that any thread can still differentiate by: a node may be evaluated by a different thread than the one that
+// The bits that any thread can still differentiate by: the thread that evaluates a node may not be the one that
 // differentiates it.
 std::uint32_t history_in_use();
 
-// Would a result computed from this tensor now be differentiated?
+// Would a result computed from this tensor now need a gradient?
 bool carries_history(const Tensor& t);
 
 // Within its scope new nodes carry history, even inside a NoHistory scope (a checkpoint's second run needs it).
@@ -28,7 +28,7 @@ class WithHistory {
   bool before_;
 };
 
-// The id of the next node: nodes made from now on have at least this id.
+// The next node's id: nodes made from now on have at least this id.
 std::uint64_t next_node_id();
 
 }  // namespace ebb

@@ -9,14 +9,14 @@ namespace ebb {
 
 struct Node;
 
-// The inputs of a node: nearly always three or fewer, which are stored inline.
+// The inputs of a node: nearly always at most three, which are stored inline.
 class InputList {
  public:
   InputList() = default;
   InputList(InputList&& o) noexcept : size_(std::exchange(o.size_, 0)), few_(o.few_), many_(std::move(o.many_)) {}
   InputList& operator=(InputList&&) = delete;
 
-  // Room for n inputs; the list is still empty.
+  // Reserves room for n inputs; the list stays empty.
   void reserve(std::size_t n) {
     if (n > few_.size()) many_ = std::make_unique<Node*[]>(n);
   }

@@ -94,7 +94,7 @@ void Companions::make(std::span<const Tensor> tensors) {
   }
   if (nodes.empty()) return;
   const auto list = std::make_shared<Companions>();
-  list->nodes_.reserve(nodes.size());  // a node that counts itself in must be in the list
+  list->nodes_.reserve(nodes.size());  // a node registered by a list must be in it
   GraphLock lock(nodes);
   for (Node* n : nodes) {
     if (n->extra && n->extra->companions) continue;  // it already has a list: evaluating it evaluates those

@@ -9,18 +9,18 @@
 
 namespace ebb {
 
-// What changes in a node after construction (its inputs, its memory, the marks of walks) is guarded, and the graph is
-// guarded in parts: a node belongs to the part of the thread that made it, so threads that build and evaluate their own
-// graphs never wait for each other. The lock covers walks and changes, never computing: no node is evaluated, no rule
-// is called and nothing is freed while it is held.
+// Guards what changes in a node after construction (its inputs, its memory, the marks of walks). The graph is guarded
+// in parts: a node belongs to the part of the thread that made it, so threads that build and evaluate their own graphs
+// never wait for each other. The lock covers walks and changes, never computing: while it is held, no node is
+// evaluated, no rule is called and nothing is freed.
 //
-// A walk begins with the parts of the nodes it starts from. It calls holds() before it reads the inputs or the marks of
-// a node; if that returns false it gives up, calls widen() and starts again:
+// A walk begins with the parts of the nodes it starts from. It calls holds() before reading a node's inputs or marks;
+// if that returns false it gives up, calls widen() and starts again:
 //
 //   GraphLock lock(roots);
 //   while (!walk(lock)) lock.widen();
 //
-// Needs no lock: what is fixed when a node is made, and the storage of a node that is evaluated.
+// No lock is needed for what is fixed when a node is made, and for the storage of an evaluated node.
 class GraphLock {
  public:
   explicit GraphLock(const Node* start) : parts_(bit(*start)) { lock(); }
@@ -52,11 +52,11 @@ class GraphLock {
   bool locked_ = false;
 };
 
-// Input k of a node, or an undefined tensor if it no longer has it.
+// Input k of a node; undefined if the node no longer has it.
 Tensor input_of(const Tensor& t, std::size_t k);
 
-// Nodes that are to be evaluated together, referred to without being owned: a node that is destroyed removes itself
-// from the list.
+// Nodes to be evaluated together, referenced without ownership: a node that is destroyed removes itself from the
+// list.
 class Companions {
  public:
   // Adds nodes that have no such list yet.
@@ -66,7 +66,7 @@ class Companions {
 
  private:
   std::mutex mutex_;
-  std::vector<Node*> nodes_;  // null where one has been destroyed
+  std::vector<Node*> nodes_;  // null where a node has been destroyed
 };
 
 }  // namespace ebb

@@ -16,14 +16,14 @@ namespace {
 std::atomic<std::uint64_t> next_ids{1};
 constexpr int kMostTransforms = 30;
 
-// What a thread has for itself, in one place: in a shared library, finding a variable of the thread is a call.
+// The state of a thread, in one place: in a shared library, finding a thread-local variable is a function call.
 struct OfThread {
   bool history_on = true, eager_on = false, tracing_on = false;
   int transforms_open = 0;
   bool making_formula = false;
-  // Ids of new nodes, taken in runs; what belongs to a node of before has the id of that.
+  // Ids of new nodes, taken in runs; nodes that belong to an earlier node's formula have that node's id.
   std::uint64_t next_id = 0, ids_end = 0, id_of_formula = 0;
-  // Nodes that wait to be deleted, and whether somebody is at it.
+  // Nodes waiting to be deleted, and whether a deletion is in progress.
   Node* dead = nullptr;
   bool burying = false;
   // Memory of dead nodes, as a list linked through its first bytes.
@@ -36,8 +36,8 @@ constinit thread_local OfThread of_thread{};
 std::array<std::atomic<int>, kMostTransforms> open_at_depth{};  // in all threads
 std::atomic<int> graph_bound{10000};
 
-// A slice of memory that already exists needs no computing, and its offset should not require a new plan: a loop over
-// batches slices at a different offset every time.
+// A slice of existing memory needs no computing, and its offset should not require a new plan: a loop over batches
+// slices at a different offset every time.
 void look_at_piece(Node* node) {
   Node* from = node->inputs[0];
   if (!from->evaluated.load(std::memory_order_acquire)) return;
@@ -47,7 +47,7 @@ void look_at_piece(Node* node) {
   node->storage.offset += from->storage.strides[axis] * node->attrs.i[1];
   node->storage.strides[axis] *= node->attrs.i[2];
   node->evaluated.store(true, std::memory_order_release);
-  if (node->history == 0) const Forgotten forgotten = forget_inputs(node);  // no one else has the node yet
+  if (node->history == 0) const Forgotten forgotten = forget_inputs(node);  // the node is not shared yet
 }
 
 void finish(Node* node) {
@@ -69,8 +69,8 @@ void release(Node* node) noexcept {
            n->refs.fetch_sub(1, std::memory_order_acq_rel) == 1;
   };
   if (!last(node)) return;
-  // A long chain is freed from its end; deleting recursively would overflow the stack. The outermost call works through
-  // the list of dead nodes, calls made from within destructors (closures that hold tensors) add to it.
+  // A long chain is freed from its end; deleting recursively would overflow the stack. The outermost call processes the
+  // list of dead nodes; calls from within destructors (closures that hold tensors) add to it.
   OfThread& of = of_thread;
   auto bury = [&of](Node* n) {
     n->next_dead = of.dead;
@@ -167,7 +167,7 @@ std::uint64_t next_node_id() {
 
 namespace {
 
-// A node is where its inputs are.
+// A node is on the device of its inputs.
 void join_device(Node& node, const Node& input) {
   if (input.homeless) return;
   if (!node.homeless && node.device != input.device && node.op != Op::to_device) {

@@ -29,7 +29,7 @@ namespace ebb {
 //   argsort           i = {axis, descending, first, count}: places [first, first + count), or all where count is 0
 //   output            i[0] = which output of its input     triangular_solve  i = {upper, transposed, unit diagonal}
 //   to_device         i = {kind, index}
-// Calls that have more to say (src/calls) have options of a type of their own.
+// Calls with further parameters (src/calls) have options of a type of their own.
 struct Attrs {
   std::array<std::int64_t, 4> i{};
   std::uint32_t axes = 0;  // one bit per axis
@@ -52,7 +52,7 @@ const Options& options_as(const Attrs& attrs) {
 }
 
 // Numbers of a leaf that do not affect structure: they are bound when a plan runs, so a learning rate or a dropout seed
-// that changes every step does not require a new plan.
+// that changes every step needs no new plan.
 //   constant: real and integer hold the value     iota: value = integer + index · step
 //   random_uniform: seed, operation
 struct Payload {
@@ -76,7 +76,7 @@ using Rule =
 class Companions;
 class Formula;
 
-// What only few nodes have.
+// Members that only few nodes have.
 struct NodeExtra {
   std::shared_ptr<const Rule> rule;  // custom: its gradient
   std::vector<Storage> outputs;      // library calls with several outputs, read through Op::output
@@ -100,22 +100,22 @@ struct Node {
   // Bit 0: a variable is upstream; bit d: the input of a gradient transform at nesting depth d is.
   std::uint32_t history = 0;
 
-  // Where it is computed. What is made only from numbers (constants, ramps, random numbers) is homeless: it is computed
-  // wherever it is used, and `device` says where it is stored once it is evaluated.
+  // Where it is computed. Nodes made only from numbers (constants, ramps, random numbers) are homeless: they are
+  // computed wherever they are used, and `device` says where they are stored once evaluated.
   Device device;
   bool homeless = true;
   std::uint8_t part = 0;  // of the graph, see graph/lock.h
   bool watched = false;   // it is in a list of companions
 
   // Changed only under a GraphLock; storage and `evaluated` last.
-  InputList inputs;  // owned references, room for them reserved before the first
+  InputList inputs;  // owned references; room for all is reserved before the first
   Storage storage;   // fixed once evaluated
   std::unique_ptr<NodeExtra> extra;
   std::shared_ptr<const Formula> formula;  // while its nodes are not made: the inputs are its operands
   std::atomic<bool> evaluated{false};
   bool consumed = false;              // backward has used this node's history
   const void* computed_by = nullptr;  // the evaluation that will fill it
-  std::uint32_t mark = 0;             // scratch of walks
+  std::uint32_t mark = 0;             // scratch space of walks
 
   std::atomic<const Storage*> dense{nullptr};  // the same elements, contiguous, once requested
   Node* next_dead = nullptr;                   // while it waits to be deleted
@@ -124,7 +124,7 @@ struct Node {
 
   Node(Op op, DType dtype, const Shape& shape);
   ~Node() { delete dense.load(std::memory_order_relaxed); }
-  // A training step makes and frees thousands of nodes of one size: each thread keeps some of their memory.
+  // A training step makes and frees thousands of nodes of one size: each thread keeps some of their memory for reuse.
   static void* operator new(std::size_t bytes);
   static void operator delete(void* memory) noexcept;
   NodeExtra& more() {
@@ -133,7 +133,7 @@ struct Node {
   }
 };
 
-// The inputs that a node's value is made of: an alias is its first input, a formula one of its operands.
+// The inputs that a node's value comes from: the first for an alias, any of the operands for a formula.
 inline std::span<Node* const> value_inputs(const Node& n) {
   const bool alias = info(n.op).cls == OpClass::alias && !n.formula;
   return {n.inputs.begin(), alias ? std::size_t{1} : n.inputs.size()};
@@ -142,7 +142,7 @@ inline std::span<Node* const> value_inputs(const Node& n) {
 void retain(Node* node);
 void release(Node* node) noexcept;  // frees long chains without recursion
 
-// What a node gave up: it is released when this is destroyed, which must be after the lock.
+// References dropped by a node: released when this is destroyed, which must happen after the lock is released.
 class Forgotten {
  public:
   explicit Forgotten(InputList&& inputs) : inputs_(std::move(inputs)) {}
@@ -162,7 +162,7 @@ class Forgotten {
 
 // ---- building -------------------------------------------------------------------------------------------------------
 
-// A new node. Evaluated and unevaluated inputs, history, depth, the Eager scope and the graph bound are handled here.
+// Makes a node. Evaluated and unevaluated inputs, history, depth, the Eager scope and the graph bound are handled here.
 // Shapes and dtypes are the caller's responsibility: the ops layer checks them.
 Tensor make_node(Op op, DType dtype, const Shape& shape, std::span<const Tensor> inputs, const Attrs& attrs = {},
                  const char* label = nullptr);
@@ -170,8 +170,8 @@ inline Tensor make_node(Op op, DType dtype, const Shape& shape, std::initializer
                         const Attrs& attrs = {}, const char* label = nullptr) {
   return make_node(op, dtype, shape, std::span<const Tensor>(inputs.begin(), inputs.size()), attrs, label);
 }
-// A library call with several outputs, read through output_of; its own shape and dtype are those of the first. A call
-// with `data` is never equal to another.
+// Makes a library call with several outputs, read through output_of; its own shape and dtype are those of the first. A
+// call with `data` never equals another.
 Tensor make_call(Op op, std::span<const Tensor> inputs, const Attrs& attrs,
                  std::vector<std::pair<Shape, DType>> outputs, std::shared_ptr<const void> data = nullptr);
 Tensor output_of(const Tensor& call, int k);
@@ -188,7 +188,7 @@ inline Tensor make_formula(Op op, const Tensor& value, std::initializer_list<Ten
 }
 
 // The value of a function's argument while the function is traced: it has a shape, a dtype and strides, but no
-// elements. Computing what depends on it is an error, LooksAtPlaceholder.
+// elements. Computing anything that depends on it is an error, LooksAtPlaceholder.
 struct LooksAtPlaceholder : Error {
   using Error::Error;
 };
@@ -228,7 +228,7 @@ void evaluate(std::span<Node* const> nodes);
 std::int64_t pack_axes(std::span<const int> axes);
 std::array<int, Shape::kMaxRank> unpack_axes(std::int64_t packed);
 
-// The contiguous elements of a tensor on the CPU, computed now. They stay where they are as long as the tensor lives.
+// The contiguous elements of a tensor on the CPU, computed now. Their address is stable for the tensor's lifetime.
 const Storage& evaluated_storage(const Tensor& t);
 
 // The elements of a tensor on any device, row-major, for reading on the host: every host read goes through this. Waits

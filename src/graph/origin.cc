@@ -78,7 +78,7 @@ std::string output_of(std::vector<std::string> words) {
   return all;
 }
 
-// Where a frame is: the file with its code, and the address in that file just before the one it returns to.
+// Location of a frame: the file with its code, and the address in that file just before its return address.
 struct Frame {
   std::string object, symbol;
   std::uintptr_t address = 0;
@@ -88,15 +88,15 @@ Frame frame_at(void* code) {
   Frame frame;
   if (::dladdr(code, &info) == 0 || !info.dli_fname) return frame;
   frame.object = info.dli_fname;
-  // The name of the program itself is what its caller wrote: it need not lead anywhere.
+  // The program's own name is whatever its caller passed: it need not be a path.
   if (::access(frame.object.c_str(), R_OK) != 0) frame.object = "/proc/self/exe";
   frame.address = reinterpret_cast<std::uintptr_t>(code) - reinterpret_cast<std::uintptr_t>(info.dli_fbase) - 1;
   if (info.dli_sname) frame.symbol = info.dli_sname;
   return frame;
 }
 
-// The library's own lines are of no interest to anyone: those below src and the inline functions of its headers. Nor
-// are those of the sanitizers of GCC and clang, which stand between backtrace() and its caller.
+// Skips the library's own lines: those below src and the inline functions of its headers. Also those of the sanitizers
+// of GCC and clang, which are between backtrace() and its caller.
 bool is_own(std::string_view line) {
   static const std::string_view here = __FILE__;
   static const std::string_view src = here.substr(0, here.rfind("graph/origin.cc"));
@@ -105,7 +105,7 @@ bool is_own(std::string_view line) {
          line.find("/libsanitizer/") != std::string_view::npos || line.find("/compiler-rt/") != std::string_view::npos;
 }
 
-// addr2line is asked once for all frames of an object; it answers one line each, "??:0" where it does not know.
+// addr2line is run once for all frames of an object; it prints one line each, "??:0" for unknown ones.
 std::string line_in_source(const std::vector<Frame>& frames) {
   for (std::size_t i = 0; i < frames.size();) {
     std::size_t end = i;
@@ -165,7 +165,7 @@ std::string place_of(const Origin& origin) {
   for (void* code : origin.frames) frames.push_back(frame_at(code));
   std::string line = line_in_source(frames);
   if (!line.empty()) return line;
-  // No debugging information: the first frame that is not of the library, as far as its symbols tell.
+  // No debugging information: the first frame outside the library, as far as its symbols tell.
   for (const Frame& frame : frames) {
     if (frame.object.empty() || frame.symbol.find("N3ebb") != std::string::npos ||
         frame.symbol.starts_with("_ZN3ebb") || frame.object.find("libebb") != std::string::npos)

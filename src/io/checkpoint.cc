@@ -15,7 +15,7 @@
 namespace ebb::io {
 namespace {
 
-constexpr const char* kOwn = "ebb.";  // what the metadata of the checkpoint itself begins with
+constexpr const char* kOwn = "ebb.";  // prefix of the checkpoint's own metadata
 constexpr const char* kVersion = "ebb.checkpoint";
 constexpr const char* kChecksum = "ebb.crc32";         // of everything
 constexpr const char* kTensorChecksum = "ebb.crc32.";  // with the tensor's name after it
@@ -35,13 +35,13 @@ T number(const Metadata& metadata, const std::string& key, const std::string& pa
 
 std::string hexadecimal(std::uint32_t crc) { return fmt::format("{:08x}", crc); }
 
-// Checksum of the elements and of the header that holds everything but the checksum itself.
+// Checksum of the elements and of the header, which holds everything but the checksum itself.
 std::string checksum(std::uint32_t elements, const std::string& header) {
   const std::span<const std::byte> text(reinterpret_cast<const std::byte*>(header.data()), header.size());
   return hexadecimal(crc32_of(text, elements));
 }
 
-// Throws if what was read is not what was saved, and names the tensors that differ. Files of the first versions have no
+// Throws if the contents are not what was saved, and names the tensors that differ. Files of the first versions have no
 // checksum per tensor.
 void verify(const Safetensors& file, const Metadata& metadata, const std::string& expected) {
   const std::span<const std::byte> data = SafetensorsAccess::data(file);
@@ -103,7 +103,7 @@ std::string CheckpointLayout::head(const std::map<std::string, std::uint32_t>& c
   return file_head(entries_, metadata, path_);
 }
 
-// Checksums have one length.
+// Checksums have a fixed length.
 std::uint64_t CheckpointLayout::data_begin() const {
   Metadata metadata = metadata_;
   metadata[kChecksum] = hexadecimal(0);
@@ -134,7 +134,7 @@ void save_checkpoint(const std::string& path, const Checkpoint& c, const SaveOpt
     list.push_back({name, tensor.dtype(), tensor.shape()});
     values.push_back(tensor);
   }
-  eval(values);  // together, what they share is computed once
+  eval(values);  // together, so that shared values are computed once
   const CheckpointLayout layout(path, c, std::move(list));
   std::map<std::string, std::uint32_t> checksums;
   for (const auto& [name, tensor] : tensors) checksums[name] = crc32_of(host_elements(tensor).bytes);

@@ -10,8 +10,8 @@
 
 namespace ebb::io {
 
-// A checkpoint about to be written: what is where is known before any element is, so that several processes can write
-// it together.
+// A checkpoint about to be written: all offsets are known before any element is, so that several processes can write it
+// together.
 class CheckpointLayout {
  public:
   // Step, positions and metadata are those of the checkpoint; the tensors are given by their names in the file.

@@ -15,7 +15,7 @@ constexpr std::size_t kBuffer = std::size_t{1} << 18;  // output is collected in
 
 unsigned piece(std::size_t bytes) { return static_cast<unsigned>(std::min(bytes, kPiece)); }
 
-// Owns a z_stream whatever happens.
+// Owns a z_stream, and frees it on every path.
 struct Inflater {
   z_stream z{};
   Inflater(int window_bits, const std::string& where) {
@@ -36,7 +36,7 @@ Bytef* input(std::span<const std::byte> bytes) {
   return reinterpret_cast<Bytef*>(const_cast<std::byte*>(bytes.data()));
 }
 
-// One deflate or gzip stream, appended to `out`; gives the bytes of input that it took.
+// Appends one deflate or gzip stream to `out`; returns the bytes of input consumed.
 std::size_t inflate_one(std::span<const std::byte> bytes, int window_bits, std::uint64_t limit,
                         const std::string& where, std::vector<std::byte>& out) {
   Inflater inflater(window_bits, where);

@@ -12,9 +12,9 @@ namespace ebb::io {
 std::vector<std::byte> deflate_raw(std::span<const std::byte> bytes, const std::string& where);
 // Exactly `expected` bytes must come out.
 std::vector<std::byte> inflate_raw(std::span<const std::byte> bytes, std::uint64_t expected, const std::string& where);
-// A .gz file, all of its members; more than `limit` bytes are refused.
+// Unpacks a .gz file with all of its members; more than `limit` bytes are rejected.
 std::vector<std::byte> gunzip(std::span<const std::byte> bytes, std::uint64_t limit, const std::string& where);
-// Its first `count` bytes, fewer where it has fewer.
+// Its first `count` bytes, fewer if it has fewer.
 std::vector<std::byte> gunzip_start(std::span<const std::byte> bytes, std::size_t count, const std::string& where);
 inline bool is_gzip(std::span<const std::byte> bytes) {
   return bytes.size() >= 2 && bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b};

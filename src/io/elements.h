@@ -8,7 +8,7 @@
 
 namespace ebb::io {
 
-// The numbers files hold; those Ebb has no dtype for are widened when they are read.
+// The number types in files; those without a dtype in Ebb are widened on reading.
 enum class FileType : std::uint8_t { f64, f32, f16, bf16, i64, i32, i16, i8, u64, u32, u16, u8, bool_ };
 
 std::size_t size_of(FileType type);
@@ -23,7 +23,7 @@ Tensor tensor_from_elements(std::span<const std::byte> bytes, FileType type, con
 // Bools must be 0 or 1: anything else would be undefined behaviour later.
 void check_bools(std::span<const std::byte> bytes, const std::string& where);
 
-// The shape a file asks for; more than memory can address, or more dimensions than Ebb has, is an error.
+// The shape a file requests; throws if it exceeds addressable memory or Ebb's number of dimensions.
 Shape shape_from_file(std::span<const std::uint64_t> sizes, const std::string& where);
 
 }  // namespace ebb::io

@@ -8,8 +8,8 @@
 
 namespace ebb::io {
 
-// The system calls every writer goes through, as a table: a test puts its own functions here to let a disk be full, a
-// write be short or a folder be read-only.
+// The system calls every writer goes through, as a table: a test substitutes its own functions to simulate full disks,
+// short writes and read-only folders.
 struct FileCalls {
   int (*open)(const char* path, int flags);
   ssize_t (*write)(int descriptor, const void* data, std::size_t bytes);

@@ -6,8 +6,8 @@
 
 namespace ebb::io {
 
-// A JSON text from a stranger: at most `depth` levels, no key twice in an object, nothing after its end. `where` begins
-// the text of errors.
+// Parses untrusted JSON: at most `depth` levels, no key twice in an object, nothing after its end. `where` begins the
+// text of errors.
 nlohmann::json parse_json(std::string_view text, int depth, const std::string& where);
 
 }  // namespace ebb::io

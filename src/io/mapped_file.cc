@@ -33,7 +33,7 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
          : S_ISDIR(status.st_mode) ? "it is a directory"
                                    : "it is not a regular file");
   }
-  if (status.st_size > 0) {  // an empty mapping is an error of its own
+  if (status.st_size > 0) {  // mapping zero bytes is an error
     const auto size = static_cast<std::size_t>(status.st_size);
     void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
     const int reason = errno;

@@ -26,7 +26,7 @@ class MappedFile {
   bool mapped_ = false;
 };
 
-// For fuzzers: bytes that a path stands for, where nothing is opened. The address sanitizer sees a read past their end,
+// For fuzzers: bytes to use for a path, without opening a file. The address sanitizer detects a read past their end,
 // which a mapping answers with zeros up to the end of its page.
 struct GivenFile {
   std::string path;

@@ -21,9 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where a path leads: links are followed, also to a file that is not there yet. Stops at one of the process's own
-// descriptors, such as /dev/stdout. Those are duplicated rather than opened: opening a redirected output again would
-// begin at its first byte, and a socket cannot be opened at all.
+// The target of a path: follows links, also to a file that does not exist yet. Stops at one of the process's own
+// descriptors, such as /dev/stdout. Those are duplicated rather than opened: reopening a redirected output would start
+// at its first byte, and a socket cannot be opened at all.
 struct Target {
   std::string path;
   int descriptor = -1;
@@ -56,20 +56,20 @@ auto uninterrupted(Call&& call) {
   }
 }
 
-// A name beside the target that no one else uses.
+// An unused name next to the target.
 std::string temporary_name(const std::string& path) {
   std::random_device chance;
   return fmt::format("{}.{:08x}.tmp", path, chance());
 }
 
-// Returns how much was written, which is less than all of it after an error; errno says which one.
+// Returns the number of bytes written, which is less than all of them after an error; errno says which one.
 std::size_t write_all(int descriptor, const void* data, std::size_t bytes) {
   const char* const begin = static_cast<const char*>(data);
   std::size_t done = 0;
   while (done < bytes) {
     const ssize_t n = uninterrupted(
         [&] { return file_calls.write(descriptor, begin + done, std::min(bytes - done, std::size_t{1} << 30)); });
-    if (n == 0) errno = ENOSPC;  // no progress: trying again would not end
+    if (n == 0) errno = ENOSPC;  // no progress: retrying would not end
     if (n <= 0) break;
     done += static_cast<std::size_t>(n);
   }
@@ -92,13 +92,13 @@ NewFile::NewFile(const std::string& path) {
   if (own >= 0 || is_stream(path_)) {
     path_ = temporary_ = path;
     replaces_ = false;
-    if (own == STDOUT_FILENO) std::fflush(stdout);  // what was printed comes first
+    if (own == STDOUT_FILENO) std::fflush(stdout);  // earlier output comes first
     descriptor_ = own >= 0 ? ::fcntl(own, F_DUPFD_CLOEXEC, 3)
                            : uninterrupted([&] { return file_calls.open(path.c_str(), O_WRONLY | O_CLOEXEC); });
     require(descriptor_ >= 0, Error::Kind::io, "{}: cannot be written: {}", path_, std::strerror(errno));
     return;
   }
-  // Not mkstemp: its files are readable by their owner alone, and the user's umask should decide.
+  // Not mkstemp: its files are readable only by their owner, but the user's umask should decide.
   for (int attempt = 0; descriptor_ < 0; ++attempt) {
     temporary_ = temporary_name(path_);
     descriptor_ =
@@ -147,7 +147,7 @@ void NewFile::commit() {
 }
 
 // The old file gets a second name first, which becomes `previous` once the new one is in place: renaming it away would
-// leave a moment without any.
+// leave a moment without any file.
 void NewFile::commit_keeping(const std::string& previous) {
   if (!replaces_) return commit();
   struct SecondName {

@@ -10,11 +10,11 @@ namespace ebb::io {
 // Whether the path is a pipe, a device or a socket: neither a file nor a folder.
 bool is_stream(const std::string& path);
 
-// A file that appears whole or not at all: written under a temporary name in the target's folder, and renamed by commit
-// once its bytes are on the disk. Without commit it disappears again. A link stays a link: its target is replaced.
+// A file that appears completely or not at all: written under a temporary name in the target's folder, and renamed by
+// commit once its bytes are on the disk. Removed if there is no commit. A link stays a link: its target is replaced.
 //
 // Only regular files are replaced. Pipes, devices and the process's own descriptors (/dev/stdout, /dev/fd/3) are
-// written as the bytes come.
+// written to directly.
 class NewFile {
  public:
   explicit NewFile(const std::string& path);
@@ -26,8 +26,8 @@ class NewFile {
   std::uint64_t written() const { return written_; }
   const std::string& temporary() const { return temporary_; }  // for FilePart
   void commit();
-  // The file that is replaced stays under the name `previous`, on file systems that have hard links. At every moment
-  // there is a whole file under the target's name.
+  // Keeps the replaced file under the name `previous`, on file systems that have hard links. At every moment there is a
+  // complete file under the target's name.
   void commit_keeping(const std::string& previous);
 
  private:
@@ -37,7 +37,7 @@ class NewFile {
   std::uint64_t written_ = 0;
 };
 
-// Writes parts of a NewFile, perhaps another process's, before that one commits it.
+// Writes parts of a NewFile, possibly one of another process, before that one commits it.
 class FilePart {
  public:
   explicit FilePart(const std::string& temporary);
@@ -52,7 +52,7 @@ class FilePart {
   int descriptor_ = -1;
 };
 
-// Adds to the end of a file, which is made if it is not there. After an error a part of the text may have been added.
+// Appends to a file, created if it does not exist. After an error part of the text may have been added.
 void append_to_file(const std::string& path, std::string_view text);
 
 }  // namespace ebb::io

@@ -20,7 +20,7 @@ namespace ebb::io {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr std::size_t kLongestNpyHeader = 1 << 16;  // an array's takes about a hundred bytes, a record's we do not read
+constexpr std::size_t kLongestNpyHeader = 1 << 16;  // an array's takes about a hundred bytes, a record's is not read
 
 struct Header {
   std::string descr;
@@ -123,7 +123,7 @@ class HeaderReader {
                         __builtin_add_overflow(value, static_cast<std::uint64_t>(text_[at_] - '0'), &value);
       require(!over, Error::Kind::io, "{}: the .npy header has a size beyond 64 bits", where_);
     }
-    if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // Python 2 wrote long integers so
+    if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // Python 2 wrote long integers like this
     return value;
   }
 

@@ -7,10 +7,10 @@
 
 namespace ebb::io {
 
-// One .npy file in memory; `where` begins the text of errors.
+// Parses a .npy file in memory; `where` begins the text of errors.
 Tensor parse_npy(std::span<const std::byte> file, const std::string& where);
 
-// The header before the elements of a tensor in its .npy file.
+// The header that precedes a tensor's elements in its .npy file.
 std::string npy_header(DType dtype, const Shape& shape);
 
 }  // namespace ebb::io

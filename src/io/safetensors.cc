@@ -25,7 +25,7 @@ constexpr const char* kMetadata = "__metadata__";
 struct TypeName {
   const char* name;
   std::uint64_t bits;
-  std::optional<FileType> type;  // none: known to the format, not to Ebb
+  std::optional<FileType> type;  // none: valid in the format, unknown to Ebb
 };
 constexpr TypeName kTypes[] = {{"F64", 64, FileType::f64},   {"F32", 32, FileType::f32},   {"F16", 16, FileType::f16},
                                {"BF16", 16, FileType::bf16}, {"I64", 64, FileType::i64},   {"I32", 32, FileType::i32},
@@ -196,12 +196,12 @@ SafetensorsLayout::SafetensorsLayout(const TensorMap& all, const std::string& pa
     values.push_back(tensor);
     list.push_back({name, tensor.dtype(), tensor.shape()});
   }
-  eval(values);  // together, what they share is computed once
+  eval(values);  // together, so that shared values are computed once
   entries = placed(std::move(list), path);
 }
 
 std::string header_text(std::vector<Safetensors::Entry> entries, const Metadata& metadata) {
-  // A reader sorts so, too; tensors without elements share a begin.
+  // Readers sort the same way; tensors without elements share an offset.
   std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
   });

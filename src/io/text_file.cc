@@ -17,13 +17,13 @@
 namespace ebb::io {
 namespace {
 
-constexpr std::uint64_t kMostUnpacked = std::uint64_t{1} << 36;  // 64 GiB: a file that unpacks to more is an accident
+constexpr std::uint64_t kMostUnpacked = std::uint64_t{1} << 36;  // 64 GiB: a file that unpacks to more is a mistake
 
 std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Formats that people hand over instead of text, by their first bytes.
+// Formats that are passed by mistake instead of text, by their first bytes.
 struct Format {
   std::string_view start;
   const char *what, *remedy;
@@ -63,7 +63,7 @@ void require_text(std::string_view text, const std::string& path) {
           has_zero ? fmt::format("byte {} is zero", zero) : "it is full of control characters");
 }
 
-// All that comes through a pipe.
+// Everything that comes through a pipe.
 std::vector<std::byte> read_stream(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   require(descriptor >= 0, Error::Kind::io, "{}: cannot be opened: {}", path, std::strerror(errno));

@@ -10,8 +10,8 @@
 
 namespace ebb::io {
 
-// The text of a file: mapped, unpacked where it is gzipped, or as it comes through a pipe. A file that is not text is
-// an Error, whatever its name says.
+// The text of a file: mapped, unpacked if it is gzipped, or read from a pipe. A file that is not text is an Error,
+// whatever its name says.
 class TextFile {
  public:
   explicit TextFile(const std::string& path);
@@ -20,11 +20,11 @@ class TextFile {
 
  private:
   std::shared_ptr<const MappedFile> file_;
-  std::vector<std::byte> bytes_;  // what was unpacked, or came through a pipe
+  std::vector<std::byte> bytes_;  // unpacked, or read from a pipe
   std::string_view text_;
 };
 
-// Where the first byte is that does not belong to a character of UTF-8; npos where all do.
+// Position of the first byte that is not part of a UTF-8 character; npos if there is none.
 std::size_t find_invalid_utf8(std::string_view text);
 
 }  // namespace ebb::io

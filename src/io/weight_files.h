@@ -8,8 +8,8 @@
 
 namespace ebb::io {
 
-// The weights in a folder as Hugging Face's libraries write them: model.safetensors, or several files and
-// model.safetensors.index.json, which says where each tensor is.
+// The weights in a folder as written by Hugging Face's libraries: model.safetensors, or several files and
+// model.safetensors.index.json, which maps tensors to files.
 class WeightFiles {
  public:
   explicit WeightFiles(const std::string& folder);
@@ -23,7 +23,7 @@ class WeightFiles {
   std::map<std::string, std::size_t> file_of_;
 };
 
-// Writes them, in files of at most `shard_bytes` (or one tensor). An index that an earlier model left is removed.
+// Writes them, in files of at most `shard_bytes` (or one tensor). Removes the index of an earlier model.
 void save_weight_files(const std::string& folder, const TensorMap& tensors, std::int64_t shard_bytes);
 
 // A small file's text.

@@ -26,7 +26,7 @@ class ZipReader {
 
   explicit ZipReader(std::shared_ptr<const MappedFile> file);
   const std::vector<Entry>& entries() const { return entries_; }
-  // The entry's bytes, its checksum verified; they point into the file, or into `room` where they were deflated.
+  // The entry's bytes, with their checksum verified; they point into the file, or into `room` if they were deflated.
   std::span<const std::byte> read(const Entry& entry, std::vector<std::byte>& room) const;
 
  private:
@@ -41,7 +41,7 @@ class ZipReader {
 
 class ZipWriter {
  public:
-  // From `wide` bytes on, the 64-bit forms are used (a test makes it small).
+  // From `wide` bytes on, the 64-bit forms are used (tests make it small).
   explicit ZipWriter(NewFile& file, std::uint64_t wide = 0xFFFFFFFF) : file_(file), wide_(wide) {}
   // An entry of two pieces: a header and its elements.
   void add(const std::string& name, std::string_view head, std::span<const std::byte> body, bool compress,

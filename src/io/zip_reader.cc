@@ -23,7 +23,7 @@ std::uint64_t ZipReader::number(std::uint64_t at, int bytes) const {
   return value;
 }
 
-// The end record is the last thing in the file but for a comment of up to 65535 bytes.
+// The end record is at the end of the file, followed only by a comment of up to 65535 bytes.
 void ZipReader::find_directory(std::uint64_t& start, std::uint64_t& size, std::uint64_t& count) const {
   const std::uint64_t length = file_->bytes().size();
   require(length >= 22, Error::Kind::io, "{}: this is not a zip archive, it has only {} bytes", file_->path(), length);
@@ -63,7 +63,7 @@ void ZipReader::find_data(Entry& entry) const {
           entry.data, length);
 }
 
-// Entries that share bytes are how a small file unpacks to a huge one.
+// Overlapping entries are how a small file unpacks to a huge one.
 void ZipReader::check_overlaps(std::uint64_t directory) const {
   std::vector<const Entry*> order;
   for (const Entry& entry : entries_) order.push_back(&entry);
@@ -112,7 +112,7 @@ ZipReader::ZipReader(std::shared_ptr<const MappedFile> file) : file_(std::move(f
     require(entry.method == 0 || entry.method == 8, Error::Kind::io,
             "{}: zip entry '{}' is compressed by method {}; stored (0) and deflated (8) can be read", file_->path(),
             entry.name, entry.method);
-    // Deflate cannot do better than 1032 : 1, so a larger size is a lie that would only cost memory.
+    // Deflate compresses at most 1032 : 1, so a larger size is false and would only cost memory.
     require(entry.method == 0 ? entry.size == entry.compressed : entry.size / 1032 <= entry.compressed, Error::Kind::io,
             "{}: zip entry '{}' claims {} bytes out of {}", file_->path(), entry.name, entry.size, entry.compressed);
     find_data(entry);

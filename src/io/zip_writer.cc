@@ -10,7 +10,7 @@ void put(std::string& out, std::uint64_t value, int bytes) {
   for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> 8 * i & 255);
 }
 
-constexpr std::uint64_t kDate = 0x21, kUtf8 = 0x800;  // 1 January 1980: equal tensors make equal files
+constexpr std::uint64_t kDate = 0x21, kUtf8 = 0x800;  // 1 January 1980: equal tensors give equal files
 
 }  // namespace
 
@@ -31,7 +31,7 @@ void ZipWriter::add(const std::string& name, std::string_view head, std::span<co
   const bool wide = size >= wide_ || stored >= wide_ || place >= wide_;
 
   const auto common = [&](std::string& out, bool central) {
-    put(out, wide ? 45 : 20, 2);  // the version that can read it
+    put(out, wide ? 45 : 20, 2);  // the version needed to read it
     put(out, kUtf8, 2);
     put(out, compress ? 8 : 0, 2);
     put(out, 0, 2);

@@ -99,7 +99,7 @@ LabelAlignment ctc(const char* name, const Tensor& log_probs, const Tensor& targ
   return a;
 }
 
-// Divisor of a sample's loss before the batch is averaged.
+// Divisor of a sample's loss before averaging over the batch.
 Tensor label_counts(const LabelAlignment& a) {
   return cast(maximum(a.label_lengths, 1), compute_dtype(a.log_probs.dtype()));
 }
@@ -160,7 +160,7 @@ Tensor rnnt_loss_backward(const Tensor& grad, const Tensor& log_probs, const Ten
   return a.gradient(g);
 }
 
-// ---- as the registry has them ---------------------------------------------------------------------------------------
+// ---- for the registry -----------------------------------------------------------------------------------------------
 
 template <class V>
 void each_option(V& v, CtcOptions& o) {

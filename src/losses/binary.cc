@@ -17,12 +17,12 @@ using Tensors = std::vector<Tensor>;
 
 Tensor probability(const Tensor& p, const char* label) { return check(p, logical_and(p >= 0, p <= 1), label); }
 
-// log p and log(1 − p), which stop at −100 so that a certain and wrong prediction costs much but not infinitely much
+// log p and log(1 − p), clamped at −100 so that a certain and wrong prediction has a large but finite cost
 Tensor bounded_log(const Tensor& p) { return maximum(log(p), -100); }
 Tensor bounded_log_of_rest(const Tensor& p) { return maximum(log1p(-p), -100); }
 
-// σ(x) − [x >= 0]: what is left of a sigmoid after the step it approaches, with all its digits in both tails. Its
-// derivative is σ', given as such because −|x| has none at 0.
+// σ(x) − [x >= 0]: a sigmoid minus the step it approaches, with all its digits in both tails. Its derivative is σ',
+// given explicitly because −|x| has none at 0.
 Tensor sigmoid_residue(const Tensor& x) {
   return custom_function(
       [](const Tensors& v) {
@@ -40,7 +40,7 @@ Tensor sigmoid_residue(const Tensor& x) {
 Tensor asymptote(const Tensor& x, const Tensor& y, const Tensor& q) {
   return where(x >= 0, 1 - y, q.defined() ? -(q * y) : -y);
 }
-// 1 + (q − 1)·y, without an operation on q alone: q may be one number a column
+// 1 + (q − 1)·y, without an operation on q alone: q may be one number per column
 Tensor curve_weight(const Tensor& y, const Tensor& q) { return (1 - y) + q * y; }
 
 // Binary cross-entropy of a logit, l = 1 + (q − 1)·y:
@@ -116,11 +116,11 @@ Tensor multilabel_soft_margin_loss(const Tensor& input, const Tensor& target, co
   return precision.rounded(reduce(op, mean(terms, -1), o.reduction));
 }
 
-// ---- focal losses: what is nearly right counts little ---------------------------------------------------------------
+// ---- focal losses: nearly correct predictions count little ----------------------------------------------------------
 
 namespace {
 
-// How much a positive and a negative count.
+// Weights of positives and negatives.
 struct Balance {
   double positive, negative;
 };
@@ -130,8 +130,8 @@ Balance balance(const char* op, const FocalOptions& o) {
   return o.alpha < 0 ? Balance{1, 1} : Balance{o.alpha, 1 - o.alpha};
 }
 
-// y·positive + (1 − y)·negative: soft labels blend the two sides. A side that has no share is left out of the value
-// even where it is infinite; the derivatives are those of the blend.
+// y·positive + (1 − y)·negative: soft labels blend the two sides. A side of weight 0 is left out of the value even if
+// it is infinite; the derivatives are those of the blend.
 Tensor blend(const Tensor& y, const Tensor& positive, const Tensor& negative) {
   return custom_function(
       [](const Tensors& v) { return where(v[0] == 0, v[2], where(v[0] == 1, v[1], v[0] * v[1] + (1 - v[0]) * v[2])); },
@@ -180,7 +180,7 @@ Sides probability_slopes(const Tensor& p, const Balance& b, double gamma) {
           b.negative * (power(p, gamma) / over_q - gamma * (down * bounded_log_of_rest(p)))};
 }
 
-// ---- the same, both sides at once, with as few operations an element as value and gradient together need. Labels
+// ---- the same, both sides at once, with the fewest operations per element for value and gradient together. Labels
 // blend the sides as weights: α·y and (1 − α)·(1 − y).
 
 struct LabelShares {
@@ -191,10 +191,10 @@ LabelShares label_shares(const Tensor& y, const Balance& b) {
 }
 
 // With a = |x|, r = σ(a) and k = σ(−a): x speaks against one side, which costs r^γ·softplus(a), and for the other,
-// which costs k^γ·softplus(−a). Times their shares, with softplus(a) = a + softplus(−a):
+// which costs k^γ·softplus(−a). Multiplied by their weights, with softplus(a) = a + softplus(−a):
 //   value  against·softplus(a) + in_favour·softplus(−a)
 //   slope  ±[against·(γ·k·softplus(a) + r) − in_favour·(γ·r·softplus(−a) + k)],   + where x >= 0
-// x = ±inf costs nothing where no share speaks against it, and its slope is that share.
+// x = ±inf costs nothing if no weight speaks against it; its slope is that weight.
 struct FocalParts {
   Tensor right, r, k, near, far, against, in_favour;
 };
@@ -251,7 +251,7 @@ Tensor probability_gradient(const Tensor& grad, const Tensor& p, const Tensor& y
   return grad * (f.d * (gamma * f.log_q - p / over_q) - f.u * (gamma * f.log_p - f.q / over_p));
 }
 
-// Value and gradient as given; derivatives of the gradient, and the one by y, are those of the sides.
+// Value and gradient as given; derivatives of the gradient, and the derivative by y, are those of the sides.
 template <class Value, class Gradient, class Side>
 Tensor focal(const Tensor& x, const Tensor& y, const Balance& b, double gamma, Value value, Gradient gradient,
              Side sides, Side slopes) {
@@ -350,7 +350,7 @@ LossGradients asymmetric_loss_backward(const Tensor& grad, const Tensor& input, 
   return gradients("asymmetric_loss", asymmetric_loss, grad, input, target, o);
 }
 
-// ---- as the registry has them ---------------------------------------------------------------------------------------
+// ---- for the registry -----------------------------------------------------------------------------------------------
 
 template <class V>
 void each_option(V& v, BinaryCrossEntropyOptions& o) {

@@ -42,7 +42,7 @@ Targets prepare_targets(const Tensor& target, int axis, std::int64_t classes, st
   t.keep = y != ignore_index;
   t.index = where(t.keep, y, 0);
   if (class_weight.defined()) {
-    // Out of range is reported by the pick, with its position; here it must only do no harm.
+    // The pick reports an index out of range, with its position; here it must only do no harm.
     const Tensor safe = clamp(t.index, 0, classes - 1);
     const Tensor each = index_select(cast(class_weight, dtype), 0, reshape(safe, {-1}));
     t.weight = where(t.keep, reshape(each, y.shape()), 0);
@@ -82,7 +82,7 @@ Tensor at_class(Op op, const Tensor& x, int axis, const Tensor& index, const cha
 Tensor pick_class(const Tensor& x, int axis, const Tensor& index, const char* label) {
   return at_class(Op::pick, x, axis, index, label);
 }
-// Its gradient is a call too: zeros are written fastest by whoever writes nothing but zeros.
+// Its gradient is a call too: zeros are written fastest by a kernel that writes only zeros.
 Tensor gather_class(const Tensor& x, int axis, const Tensor& index, const char* label) {
   return custom_function([=](const std::vector<Tensor>& v) { return at_class(Op::gather, v[0], axis, index, label); },
                          [=](const Tensor& grad, const Tensor&, const std::vector<Tensor>& v) {

@@ -15,18 +15,18 @@
 // The gradients here are those of the formulas' own operations: with m = max x (a constant for differentiation, see
 // shifted_exp), e = exp(x − m), s = Σ e,
 //   −log p_y = log s − (x_y − m)        d(−log p_y)/dx = e·(g/s) − place(g at y)
-// which is one exponential and one multiplication an element, and one division a row.
+// which is one exponential and one multiplication per element, and one division per row.
 namespace ebb {
 namespace {
 
 Tensor softcapped(const Tensor& x, double cap) { return cap > 0 ? cap * tanh(x / cap) : x; }
 
-// Rows that stay, without the axis of the classes.
+// The terms of rows that stay, without the axis of the classes.
 Tensor kept_terms(const Tensor& terms, const Targets& t, const Shape& shape) {
   return reshape(where(t.keep, terms, 0), shape);
 }
 
-// Σ, mean or nothing of the kept rows, each times its weight.
+// Sum, mean or none of the kept rows, each multiplied by its weight.
 Tensor reduce_kept(const char* op, const Tensor& terms, const Targets& t, const Shape& shape,
                    const Tensor& token_weight, Reduction reduction) {
   const Tensor kept = kept_terms(terms, t, shape), weights = token_weights(op, token_weight, shape, terms.dtype());
@@ -42,7 +42,7 @@ Tensor nll_formula(const Tensor& input, const Tensor& target, const NllOptions& 
   require_class_indices(op, input, axis, target);
   if (o.weight.defined()) require_class_weight(op, "weight", o.weight, input.size(axis));
   const Targets t = prepare_targets(target, axis, input.size(axis), o.ignore_index, o.weight, p.compute());
-  const Tensor picked = p.wide(gather_class(input, axis, t.index, "nll_loss: target"));  // widened after: one a row
+  const Tensor picked = p.wide(gather_class(input, axis, t.index, "nll_loss: target"));  // widened after: one per row
   const Tensor terms = -(t.weight * picked);
   return p.rounded(reduce_weighted(op, kept_terms(terms, t, target.shape()), t.total, o.reduction));
 }
@@ -137,7 +137,7 @@ Tensor dft_loss(const Tensor& input, const Tensor& target, const DftOptions& o) 
   return p.rounded(reduce_kept(op, dft_terms(l), t, target.shape(), o.token_weight, o.reduction));
 }
 
-// Focal loss of a softmax: a class that is nearly certain counts little.
+// Focal loss of a softmax: a nearly certain class counts little.
 //   −α_y·(1 − p_y)^γ·log p_y,   l = log p_y,   1 − p_y = −(e^l − 1)
 Tensor softmax_focal_loss(const Tensor& input, const Tensor& target, const SoftmaxFocalOptions& o) {
   const char* op = "softmax_focal_loss";
@@ -183,7 +183,7 @@ LossGradients softmax_focal_loss_backward(const Tensor& grad, const Tensor& inpu
   return {g[0], g[1], g[2]};
 }
 
-// ---- as the registry has them ---------------------------------------------------------------------------------------
+// ---- for the registry -----------------------------------------------------------------------------------------------
 
 template <class V>
 void each_option(V& v, NllOptions& o) {

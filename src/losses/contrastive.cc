@@ -24,9 +24,9 @@ void require_temperature(const char* op, double t) {
   require(t > 0, "{}: temperature must be positive, got {}", op, t);
 }
 
-// Rows that are compared: as they are given, and in f32 or f64 with length 1, if that is asked for.
+// Rows to compare: as given, and in f32 or f64 with length 1, if requested.
 struct ComparedRows {
-  Tensor given, wide, length;  // length is undefined where it stays
+  Tensor given, wide, length;  // length is undefined where rows are not normalised
   ComparedRows(const Precision& p, const Tensor& x, bool normalize = true) : given(x), wide(p.wide(x)) {
     if (!normalize) return;
     length = clamp(norm(wide, 2, -1, true), 1e-12);
@@ -34,8 +34,8 @@ struct ComparedRows {
   }
 };
 
-// scale·A·Bᵀ. From bf16 as they are given, with the lengths divided out afterwards, it is as exact as from unit rows in
-// f32; only the gradient takes rounded factors.
+// scale·A·Bᵀ. From bf16 rows as given, with the lengths divided out afterwards, it is as exact as from unit rows in
+// f32; only the gradient uses rounded factors.
 Tensor similarities(const Precision& p, const ComparedRows& a, const ComparedRows& b, double scale = 1) {
   const Tensor scaled = scale == 1 ? a.wide : a.wide * scale;
   if (!rounds_factors(p.result(), a.wide.device(), a.wide.size(0), b.wide.size(0), a.wide.size(1)))
@@ -52,10 +52,10 @@ Tensor similarities(const Precision& p, const ComparedRows& a, const ComparedRow
 }
 Tensor row_dots(const Tensor& a, const Tensor& b) { return sum(a * b, -1, true); }
 
-// [N, N]: row and column are the same sample.
+// [N, N]: true where row and column are the same sample.
 Tensor itself(std::int64_t n) { return reshape(arange(n), {n, 1}) == reshape(arange(n), {1, n}); }
 
-// Aᵀ·B of columns that were centred: there is no way back to the numbers given without losing the small in the large.
+// Aᵀ·B of centred columns: they cannot use the original numbers without losing the small in the large.
 Tensor column_products(const Precision& p, const Tensor& a, const Tensor& b) {
   if (!rounds_factors(p.result(), a.device(), a.size(1), b.size(1), a.size(0))) return matmul(t(a), b);
   return rounded_product(a, b, {.a = true});
@@ -80,8 +80,8 @@ Tensor info_nce(const Tensor& query, const Tensor& key, const InfoNceOptions& o)
     others = cat({right, similarities(p, q, ComparedRows(p, o.negatives, o.normalize), 1 / o.temperature)}, 1);
   } else {
     others = similarities(p, q, k, 1 / o.temperature);
-    // From the matrix that the logsumexp is made of, not as row_dots: both then have the same roundings, and so do
-    // their gradients, which nearly cancel where the loss is small.
+    // From the matrix of the logsumexp, not as row_dots: both then have the same roundings, and so do their gradients,
+    // which nearly cancel where the loss is small.
     right = pick_class(others, 1, reshape(arange(query.size(0)), {-1, 1}), op);
   }
   return p.rounded(reduce(op, squeeze(logsumexp(others, -1, true) - right, -1), o.reduction));
@@ -120,7 +120,7 @@ std::vector<Tensor> siglip_loss_backward(const Tensor& grad, const Tensor& first
   });
 }
 
-// NT-Xent (Chen et al., 2020). Row i < N belongs to row i + N and the other way round.
+// NT-Xent (Chen et al., 2020). Row i < N belongs to row i + N and vice versa.
 Tensor nt_xent(const Tensor& first, const Tensor& second, const NtXentOptions& o) {
   const char* op = "nt_xent";
   require_same_shape(op, "first", first, "second", second);
@@ -153,7 +153,7 @@ Tensor supcon_loss(const Tensor& features, const Tensor& labels, const SupConOpt
   const Tensor all = logsumexp(where(self, kNever, s), -1, true);
   const Tensor positive = logical_and(reshape(labels, {n, 1}) == reshape(labels, {1, n}), logical_not(self));
   const Tensor count = sum(cast(positive, s.dtype()), -1), some = count > 0;
-  // A row alone in the batch has no one to compare with: its logsumexp is −inf and must not be looked at.
+  // A row alone in the batch has no other to compare with: its logsumexp is −inf and must not be used.
   const Tensor terms = where(some, sum(where(positive, all - s, 0), -1) / where(some, count, 1), 0);
   return p.rounded(reduce_weighted(op, terms, sum(cast(some, s.dtype())), o.reduction));
 }
@@ -194,7 +194,7 @@ Tensor arcface_loss(const Tensor& embeddings, const Tensor& weight, const Tensor
   const char* op = "arcface_loss";
   require(o.margin >= 0 && o.margin < std::numbers::pi, "{}: margin must be in [0, π), got {}", op, o.margin);
   const auto harder = [&o](const Tensor& c) {
-    // At θ = 0 the sine has no slope in the cosine; it is held a hair above 0 there.
+    // At θ = 0 the sine has no slope in the cosine; it is kept slightly above 0 there.
     const double least = c.dtype() == DType::f64 ? 1e-14 : 1e-7;
     const Tensor sine = sqrt(clamp(1 - square(c), least));
     const Tensor turned = c * std::cos(o.margin) - sine * std::sin(o.margin);
@@ -273,7 +273,7 @@ std::vector<Tensor> vicreg_loss_backward(const Tensor& grad, const Tensor& first
                    [&o](const std::vector<Tensor>& v) { return vicreg_loss(v[0], v[1], o); });
 }
 
-// ---- as the registry has them ---------------------------------------------------------------------------------------
+// ---- for the registry -----------------------------------------------------------------------------------------------
 
 template <class V>
 void each_option(V& v, InfoNceOptions& o) {

@@ -53,7 +53,7 @@ class FromOptionsOfFormula {
   std::size_t tensor_ = 2, next_ = 0;
 };
 
-// loss(input, target, options), where what its formula is depends on nothing but shapes, dtypes and options.
+// Defers loss(input, target, options), whose formula must depend only on shapes, dtypes and options.
 template <auto loss, class Options>
 Tensor deferred_loss(const Tensor& input, const Tensor& target, const Options& options) {
   Options all = options;

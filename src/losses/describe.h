@@ -9,10 +9,10 @@
 #include "core/options.h"
 #include "ebb/losses/registry.h"
 
-// How a loss is described, beside its formula: its options struct by each_option(), the rest by describe().
+// The description of a loss, next to its formula: its options struct by each_option(), the rest by describe().
 namespace ebb {
 
-// Options that are no numbers: the reduction is a word, and tensors are inputs that can be left out.
+// Options that are not numbers: the reduction is a word, and tensors are optional inputs.
 enum class HasGradient : bool { no, yes };
 
 class LossLister : public OptionLister {
@@ -23,7 +23,7 @@ class LossLister : public OptionLister {
   void operator()(const char* name, Reduction value, const char* meaning = "none, mean or sum of the terms") {
     add(name, std::string(ebb::name(value)), meaning, OptionInfo::Kind::word);
   }
-  // A member of an enumeration that has name_of() and a function that finds it by its name.
+  // A member of an enumeration with name_of() and a function that finds values by name.
   template <class Enum>
   void word(const char* name, Enum value, Enum (*)(std::string_view), const char* meaning) {
     add(name, std::string(name_of(value)), meaning, OptionInfo::Kind::word);
@@ -55,7 +55,7 @@ class LossReader : public OptionReader {
   std::size_t next_ = 0;
 };
 
-// A loss of tensors and of one or more options structs. `inputs` are the tensors it cannot do without.
+// A loss of tensors and of one or more options structs. `inputs` are the required tensors.
 template <class... Arguments>
 LossInfo describe(std::string_view name, std::string_view family, std::string_view formula,
                   std::vector<LossInput> inputs, Tensor (*loss)(const Arguments&...)) {
@@ -79,7 +79,7 @@ LossInfo describe(std::string_view name, std::string_view family, std::string_vi
       }
       return value;
     };
-    // Braces, so that arguments are made in their order.
+    // Braces, so that arguments are evaluated in order.
     const std::tuple<Arguments...> arguments{argument(std::type_identity<Arguments>())...};
     return std::apply(loss, arguments);
   };
@@ -106,7 +106,7 @@ std::vector<LossInfo> linear_entries();
 std::vector<LossInfo> linear_head_entries();
 std::vector<LossInfo> linear_preference_entries();
 
-// Descriptions of options that several losses have.
+// Descriptions of options shared by several losses.
 inline constexpr const char* kIgnored = "a target that does not count";
 inline constexpr const char* kSoftcapped = "> 0: bounds the logits by softcap·tanh(x/softcap)";
 inline constexpr const char* kWithBatchmean = "none, mean, sum or batchmean of the terms";

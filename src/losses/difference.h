@@ -5,7 +5,7 @@
 
 namespace ebb {
 
-// term(d) of d = input − target, weighted where a weight is given, and reduced.
+// term(d) of d = input − target, weighted if a weight is given, and reduced.
 template <class Term>
 Tensor of_difference(const char* op, const Tensor& input, const Tensor& target, const Tensor& weight,
                      Reduction reduction, Term term) {

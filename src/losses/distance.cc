@@ -56,7 +56,7 @@ Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& pos
   return precision.rounded(reduce(op, terms, o.reduction));
 }
 
-// c = a·b / sqrt((a·a + ε)·(b·b + ε)), the roots taken one by one so that their product does not overflow
+// c = a·b / sqrt((a·a + ε)·(b·b + ε)), with separate roots so that their product does not overflow
 Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const Tensor& target,
                              const CosineEmbeddingOptions& o) {
   const char* op = "cosine_embedding_loss";
@@ -78,8 +78,8 @@ Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const T
 // 1 − c, c = a·b / (‖a‖·‖b‖). A zero vector has no direction: c counts as the constant 0.
 namespace {
 
-// Vectors whose squares would overflow or vanish, times a power of two that brings them between: what follows depends
-// on their direction alone, so the factor is a constant to its gradient. Others stay as they are.
+// Vectors whose squares would overflow or underflow are multiplied by a power of two that prevents it: the result
+// depends only on their direction, so the factor is a constant to its gradient. Others are unchanged.
 Tensor of_plain_size(const Tensor& x, int axis) {
   if (x.numel() == 0) return x;
   const bool wide = x.dtype() == DType::f64;
@@ -125,7 +125,7 @@ TripletGradients triplet_margin_with_distance_loss_backward(const Tensor& grad, 
 }
 PairGradients cosine_embedding_loss_backward(const Tensor& grad, const Tensor& input1, const Tensor& input2,
                                              const Tensor& target, const CosineEmbeddingOptions& o) {
-  // The target only chooses between the branches: nothing flows to it.
+  // The target only chooses between the branches: it gets no gradient.
   const auto g = pull_back("cosine_embedding_loss", grad, {input1, input2},
                            [&](const std::vector<Tensor>& v) { return cosine_embedding_loss(v[0], v[1], target, o); });
   return {g[0], g[1], {}};
@@ -137,7 +137,7 @@ PairGradients cosine_similarity_loss_backward(const Tensor& grad, const Tensor& 
   return {g[0], g[1], {}};
 }
 
-// ---- as the registry has them ---------------------------------------------------------------------------------------
+// ---- for the registry -----------------------------------------------------------------------------------------------
 
 template <class V>
 void each_option(V& v, TripletOptions& o) {

@@ -33,7 +33,7 @@ JsdTerms jsd_terms(const Tensor& log_p, const Tensor& log_q, double beta) {
   const Tensor p = (1 - beta) * exp(log_p), q = beta * exp(log_q), log_m = log(p + q);
   return {p * where(p == 0, 0, log_p - log_m), q * where(q == 0, 0, log_q - log_m)};
 }
-// The same, with poles moved away before they are not selected.
+// The same, with poles removed before the selection.
 JsdTerms smooth_jsd_terms(const Tensor& log_p, const Tensor& log_q, double beta) {
   const Tensor p = (1 - beta) * exp(log_p), q = beta * exp(log_q), m = p + q, log_m = log(where(m == 0, 1, m));
   return {p * where(p == 0, 0, where(p == 0, 0, log_p) - log_m), q * where(q == 0, 0, where(q == 0, 0, log_q) - log_m)};
@@ -77,14 +77,14 @@ LossGradients tvd_loss_backward(const Tensor& grad, const Tensor& input, const T
 
 namespace {
 
-// t/x, and 0 where t is, whatever x is.
+// t/x, and 0 where t is 0, whatever x is.
 Tensor ratio_of(const Tensor& x, const Tensor& t) {
   return differentiated_as([](const Tensors& v) { return v[1] / where(logical_and(v[0] == 0, v[1] == 0), 1, v[0]); },
                            [](const Tensors& v) { return v[1] / where(v[1] == 0, 1, v[0]); }, {x, t});
 }
 
-// log(t/x), kept finite where only the quotient overflows: the factors 2^±k bring any two numbers together.
-// A ratio below 1e-30 adds nothing to x that could be seen, so its logarithm may stop there.
+// log(t/x), kept finite where only the quotient overflows: the factors 2^±k bring any two numbers together. A ratio
+// below 1e-30 adds nothing visible to x, so its logarithm may stop there.
 Tensor log_ratio_of(const Tensor& x, const Tensor& t) {
   const double k = x.dtype() == DType::f64 ? 540 : 80;
   const Tensor ratio = ratio_of(x, t), beyond = logical_and(isinf(ratio), isfinite(t));
@@ -118,7 +118,7 @@ LossGradients generalized_kl_backward(const Tensor& grad, const Tensor& input, c
   return gradients("generalized_kl", generalized_kl, grad, input, target, o);
 }
 
-// ---- as the registry has them ---------------------------------------------------------------------------------------
+// ---- for the registry -----------------------------------------------------------------------------------------------
 
 template <class V>
 void each_option(V& v, JsdOptions& o) {

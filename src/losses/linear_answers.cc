@@ -6,11 +6,11 @@
 #include "losses/one_pass.h"
 #include "ops/build.h"
 
-// The gradient to a row's logits is its cotangent times softmax − [c = y], and the cotangent depends on the
-// log-probabilities of the whole answer, or of the pair. So the kernel is given the formula of the terms: it makes the
-// logits of as many answers as fit into a chunk, asks the formula for the cotangents, and goes on to the gradients
-// while the logits are there. That takes three products; making all log-probabilities first and the logits again takes
-// four.
+// The gradient of a row's logits is its cotangent times softmax − [c = y], and the cotangent depends on the
+// log-probabilities of the whole answer, or of the pair. So the kernel is given the formula of the terms: it computes
+// the logits of as many answers as fit into a chunk, gets the cotangents from the formula, and continues with the
+// gradients while the logits are in memory. That takes three products; computing all log-probabilities first and the
+// logits again takes four.
 namespace ebb {
 namespace {
 
@@ -32,7 +32,7 @@ class Answers {
     };
   }
 
-  // The loss by its formula. Its gradients are right, and make the logits twice.
+  // The loss by its formula. Its gradients are correct, but compute the logits twice.
   Tensor plain(const Tensors& inputs) const {
     return of_losses(row_losses({LinearOperands::of(inputs, c_), c_}), further(inputs));
   }
@@ -77,7 +77,7 @@ class Answers {
     return reduce_(terms_(reshape(-losses, {units_.sides * units_.units, units_.tokens}), further));
   }
 
-  // The reduction is linear: what a term's cotangent is does not depend on the terms.
+  // The reduction is linear: a term's cotangent does not depend on the terms.
   Tensor call_of(const LinearOperands& o, const LinearCrossEntropyCall& asked, const Tensor& grad,
                  const Tensors& others) const {
     const Tensor any = zeros({units_.units}, grad.dtype());
@@ -101,7 +101,7 @@ Tensor linear_answer_loss(const Tensor& x, const Tensor& head, const Tensor& tar
   const Answers answers(rows, target.size(0), target.size(1), loss);
   Tensors inputs = rows.o.list();
   inputs.insert(inputs.end(), loss.further.begin(), loss.further.end());
-  // Asking for cotangents takes ten to twenty microseconds; so does a product of this size.
+  // Requesting cotangents takes ten to twenty microseconds; so does a product of this size.
   constexpr double kSmall = 1 << 17;
   if (static_cast<double>(target.numel()) * static_cast<double>(head.numel()) < kSmall) return answers.plain(inputs);
   return custom_function(

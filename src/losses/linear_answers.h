@@ -9,12 +9,12 @@
 namespace ebb {
 
 // Terms of few answers each, and their reduction. The formulas are written once, for any number of answers: the
-// gradient takes them for as many as it has the logits of.
+// gradient evaluates them for as many as have logits in memory.
 struct AnswerLoss {
-  std::int64_t sides = 1;  // how many answers make a term; with two, the second ones are the second half of the batch
-  // Inputs of the terms beside log-probabilities: [answers, ..] or [terms, ..] each, or one number without axes.
+  std::int64_t sides = 1;  // answers per term; with two, the second ones are the second half of the batch
+  // Inputs of the terms besides log-probabilities: [answers, ..] or [terms, ..] each, or one number without axes.
   std::vector<Tensor> further;
-  // The terms [n] of the log-probabilities [sides·n, T] of as many answers, and of their part of `further`.
+  // The terms [n] of the log-probabilities [sides·n, T] of that many answers, and of their part of `further`.
   std::function<Tensor(const Tensor& log_probs, const std::vector<Tensor>& further)> terms;
   // The loss, a linear function of all terms.
   std::function<Tensor(const Tensor& terms)> reduce;

@@ -18,8 +18,8 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-// The logits of a row have the same bits whatever rows are beside it, so that a chunk, a batch or a single token of a
-// generator give the same log-probabilities: how they are multiplied must not depend on the number of rows.
+// The logits of a row have the same bits whatever the other rows, so that a chunk, a batch or a single token of a
+// generator give the same log-probabilities: the kind of product must not depend on the number of rows.
 bool multiplies_logits_of_bf16(const Tensor& x, std::int64_t classes) {
   constexpr std::int64_t kMany = 1 << 20;
   return rounds_factors(x.dtype(), x.device(), kMany, classes, x.size(1));
@@ -33,7 +33,7 @@ Tensor units_of(const Tensor& t, std::int64_t units, std::int64_t per, std::int6
   return sides.size() == 1 ? sides[0] : cat(sides, 0);
 }
 
-// Parts of units put together again: the chunks of the first side, those of the second one.
+// Reassembles parts of units: the chunks of the first side, then those of the second.
 class SidesOfChunks {
  public:
   void add(const Tensor& part, std::int64_t sides) {
@@ -85,8 +85,8 @@ Tensor ChunkHead::logits_of(const Tensor& x, const Tensor& bias, const TokenStat
   return finished_logits(narrow(product_of_bf16(x, t(weight)), 1, 0, classes), bias, o);
 }
 
-// 16 MiB of f32 on the CPU and almost 1 GiB on a GPU, but enough rows for products to pay. What has that much is not
-// cut into strips once more (schedule/strip_model.h).
+// 16 MiB of f32 on the CPU and almost 1 GiB on a GPU, but enough rows for efficient products. Values of that size are
+// not cut into strips again (schedule/strip_model.h).
 std::int64_t logits_at_a_time(std::int64_t chunk, std::int64_t classes, Device device) {
   if (chunk > 0) return chunk * classes;
   return std::max<std::int64_t>(256 * classes, (std::int64_t{1} << (device == Device{} ? 22 : 28)) - 1);
@@ -138,7 +138,7 @@ Tensors LogitTerms::pass(const Tensors& in, const Tensor& cotangent, const std::
   Tensors terms, totals(in.size());
   std::vector<SidesOfChunks> parts(in.size());
   Tensor event;
-  // Keeps a result of this chunk, before the next chunk begins.
+  // Computes a result of this chunk before the next chunk begins.
   const auto done = [&](const Tensor& x) {
     const Tensor ordered = event.defined() ? after(x, event) : x;
     event = ordered;

@@ -110,7 +110,7 @@ Tensor plain_gradient(const LinearOperands& o, const Tensor& g, const LinearCros
   return cast(sum(dz, 0), o.bias.dtype());
 }
 
-// The gradients of Σ g·losses in one pass of the kernel, those that are asked for.
+// The requested gradients of Σ g·losses in one pass of the kernel.
 LinearCrossEntropyGradients gradients(const LinearOperands& o, const Tensor& g, LinearCrossEntropyCall c) {
   Tensor call;
   {
@@ -178,19 +178,19 @@ LinearRows check_arguments(const char* op, const Tensor& x, const Tensor& head, 
   return out;
 }
 
-// Weights of the rows, [N]; undefined where there are none.
+// Weights of the rows, [N]; undefined if there are none.
 Tensor flat_token_weights(const char* op, const LinearRows& k, const Tensor& target,
                           const LinearCrossEntropyOptions& options) {
   const Tensor w = token_weights(op, options.token_weight, target.shape(), compute_dtype(k.o.x.dtype()));
   return w.defined() ? reshape(w, {target.numel()}) : w;
 }
 
-// Divisor of a mean: Σ w_y of the rows that count, each times its own weight, if it has one.
+// Divisor of a mean: Σ w_y over the counted rows, each multiplied by its own weight, if it has one.
 Tensor row_weight_total(const LinearRows& k, const Tensor& weights) {
   const Tensor kept = k.o.target != k.c.ignore_index;
   const DType dtype = compute_dtype(k.o.x.dtype());
   if (!k.c.weight) return sum(weights.defined() ? where(kept, weights, 0) : cast(kept, dtype));
-  // Targets out of range are the kernel's to report.
+  // The kernel reports targets out of range.
   const Tensor valid = logical_and(kept, logical_and(k.o.target >= 0, k.o.target < k.o.head.shape()[0]));
   const Tensor w = index_select(widen(k.o.weight), 0, where(valid, k.o.target, 0));
   return cast(sum(where(valid, weights.defined() ? w * weights : w, 0)), dtype);
@@ -199,7 +199,7 @@ Tensor row_weight_total(const LinearRows& k, const Tensor& weights) {
 }  // namespace
 
 Tensor row_losses(const LinearRows& k) {
-  // The gradient to class weights takes the plain formula: it has as many terms as there are logits.
+  // The gradient of class weights uses the plain formula: it has as many terms as there are logits.
   if (k.c.weight && k.o.weight.node()->history != 0) return plain_losses(k.o, k.c);
   return custom_function([&](const std::vector<Tensor>&) { return output_of(linear_call(k), 0); },
                          [c = k.c](const Tensor& grad, const Tensor&, const std::vector<Tensor>& inputs) {
@@ -265,7 +265,7 @@ LinearRows log_prob_rows(const Tensor& x, const Tensor& head, const Tensor& targ
   o.reduction = Reduction::none;
   o.chunk = options.chunk;
   Tensor scaled = x;
-  if (options.temperature != 1) {  // (x·Wᵀ + b)/τ = (x/τ)·Wᵀ + b/τ: the head stays as it is
+  if (options.temperature != 1) {  // (x·Wᵀ + b)/τ = (x/τ)·Wᵀ + b/τ: the head is unchanged
     scaled = x * (1 / options.temperature);
     if (o.bias.defined()) o.bias = o.bias * (1 / options.temperature);
   }
@@ -274,7 +274,7 @@ LinearRows log_prob_rows(const Tensor& x, const Tensor& head, const Tensor& targ
   return rows;
 }
 
-// ---- as the registry has them ---------------------------------------------------------------------------------------
+// ---- for the registry -----------------------------------------------------------------------------------------------
 
 template <class V>
 void each_option(V& v, LinearCrossEntropyOptions& o) {

@@ -10,13 +10,13 @@
 #include "losses/linear_rows.h"
 #include "ops/build.h"
 
-// linear_cross_entropy where the kernel does not go: targets that are probabilities, heads with further axes.
+// linear_cross_entropy for cases without a kernel: targets that are probabilities, heads with further axes.
 namespace ebb {
 namespace {
 
 const char* const kCrossEntropyName = "linear_cross_entropy";
 
-// −Σ w·t·log p of every row, [N], a chunk of rows at a time: the backward pass computes the logits again.
+// −Σ w·t·log p of every row, [N], a chunk of rows at a time: the backward pass recomputes the logits.
 Tensor probability_losses(const Tensor& x, const Tensor& head, const Tensor& target,
                           const LinearCrossEntropyOptions& o) {
   LogitTerms rows;
@@ -79,7 +79,7 @@ Tensor general_linear_cross_entropy(const Tensor& x, const Tensor& head, const T
       losses.push_back(probability_losses(flat, h, t, each));
       continue;
     }
-    // Sums and weights of the rows apart: a mean is over all places together.
+    // Sums and weights of the rows separately: a mean is over all places together.
     each.reduction = Reduction::none;
     each.token_weight = {};
     losses.push_back(linear_cross_entropy(widen(flat), widen(h), t, each));

@@ -18,7 +18,7 @@ using Tensors = std::vector<Tensor>;
 
 }  // namespace
 
-// Each token is an answer of its own: a term needs no other.
+// Each token is an answer of its own: a term depends on no other.
 Tensor linear_dft_loss(const Tensor& x, const Tensor& head, const Tensor& target, const LinearDftOptions& o,
                        const LinearLogProbOptions& h) {
   const char* op = "linear_dft_loss";
@@ -57,7 +57,7 @@ Tensor log_probs_of(const Precision& p, const Tensor& x, const Tensor& head, dou
   return log_softmax(temperature == 1 ? logits : logits * (1 / temperature), -1);
 }
 
-// Terms [.., ] of student and teacher by their log-probabilities [N, V], reduced over the rows that count.
+// Terms [.., ] of student and teacher from their log-probabilities [N, V], reduced over the counted rows.
 template <class Options, class Formula>
 Tensor loss_of_heads(const char* op, const Tensor& x, const Tensor& head, const Tensor& teacher,
                      const Tensor& teacher_head, const Options& o, const Formula& formula) {
@@ -112,7 +112,7 @@ Tensor linear_jsd_loss(const Tensor& x, const Tensor& head, const Tensor& teache
   });
 }
 
-// ---- as the registry has them ---------------------------------------------------------------------------------------
+// ---- for the registry -----------------------------------------------------------------------------------------------
 
 namespace {
 

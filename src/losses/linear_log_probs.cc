@@ -15,7 +15,7 @@
 #include "ops/build.h"
 #include "ops/reduce_parts.h"
 
-// Log-probabilities of targets, and what else is asked of the distributions of tokens, from hidden states and an LM
+// Log-probabilities of targets, and other statistics of the distributions of tokens, from hidden states and an LM
 // head.
 namespace ebb {
 namespace {
@@ -24,7 +24,7 @@ using Tensors = std::vector<Tensor>;
 
 const char* const kLogProbsName = "linear_log_probs";
 
-// Where the columns of the results are; log p and log Σ e^z are always there. -1: not asked for.
+// The columns of the results; log p and log Σ e^z always exist. -1: not requested.
 struct Columns {
   int log_prob = 0, logsumexp = 1, entropy = -1, log_sum_sq_probs = -1, mean_logits = -1, argmax = -1, count = 2;
   explicit Columns(const TokenStatisticsOptions& o) {
@@ -35,12 +35,12 @@ struct Columns {
   }
 };
 
-// t·p of p = e^d: 0 where d is −∞, of a class that is impossible. Without a constant to compare with, so that a GPU's
-// plan sees what it is (cuda/plan/softmax.cc).
+// t·p of p = e^d: 0 where d is −∞, for an impossible class. Without a constant to compare with, so that a GPU's plan
+// recognises it (cuda/plan/softmax.cc).
 Tensor times_exponential(const Tensor& t, const Tensor& d, const Tensor& p) { return where(isfinite(d), t, p) * p; }
 
-// The first class whose logit is the largest of the row, or not a number, as a formula: what computes the exponentials
-// of a row finds it on the way.
+// The first class whose logit is the row's largest, or NaN, as a formula: a pass that computes the exponentials of a
+// row finds it as well.
 Tensor first_largest(const Tensor& z) {
   const std::int64_t classes = z.size(1);
   const Tensor found = logical_or(z == max(z, 1, true), isnan(z));
@@ -61,7 +61,7 @@ Tensor columns_of(const Tensor& z, const Tensor& target, const TokenStatisticsOp
   return cat(columns, 1);
 }
 
-// A GPU has a kernel for logits of bf16 that are scaled, and nothing else.
+// A GPU has a kernel for logits of bf16 that are only scaled.
 bool has_statistics_kernel(const Tensors& in, const TokenStatisticsOptions& o) {
   return backend_of(in[0].device()).has_token_statistics() && in[0].dtype() == DType::bf16 &&
          in[1].dtype() == DType::bf16 && in.size() == 2 && in[0].size(1) > 0 && o.softcap == 0 && o.logit_scale > 0 &&
@@ -103,9 +103,9 @@ TokenStatistics each_column(const Tensor& all, const TokenStatisticsOptions& o) 
           .mean_logits = column(at.mean_logits)};
 }
 
-// Cotangents of the inputs that are asked for, from those of the columns, g, and from the columns' values: blocks of
-// classes, so that the gradient of the head is computed once, block by block, and what is summed up is the small
-// gradient of x.
+// Cotangents of the requested inputs, from those of the columns, g, and from the columns' values: blocks of classes,
+// so that the gradient of the head is computed once, block by block, and the sum is only over the small gradient of
+// x.
 //   d = z − lse,  p = e^d,  H the entropy,  S = log Σ p²:
 //   dz = p·(g_lse − g_logp − g_H·(d + H) − 2·g_S) + 2·g_S·e^(2d − S) + g_mean/V + g_logp·[c = y]
 Tensors gradients_by_classes(const TokenStatistics& g, const TokenStatistics& value, const Tensors& in,
@@ -179,7 +179,7 @@ TokenStatistics tangents_by_rows(const Tensors& in, const Tensors& tangents, con
                                  const TokenStatisticsOptions& o) {
   const std::int64_t rows = in[0].size(0), classes = in[1].size(0);
   const std::int64_t chunk = even_length(rows, logits_at_a_time(o.chunk, classes, in[0].device()) / classes);
-  TokenStatisticsOptions plain;  // of the product alone
+  TokenStatisticsOptions plain;  // of the product only
   std::vector<Tensors> parts(5);
   Tensor last;
   for (std::int64_t first = 0; first < rows; first += chunk) {
@@ -214,8 +214,8 @@ TokenStatistics tangents_by_rows(const Tensors& in, const Tensors& tangents, con
           .mean_logits = whole(4, o.mean_logits)};
 }
 
-// log p(target) by the kernel of linear_cross_entropy; undefined where that has no such form, or where a factor that is
-// not a power of two would round the halves of x.
+// log p(target) by the kernel of linear_cross_entropy; undefined if that has no such form, or if a factor that is not a
+// power of two would round the halves of x.
 Tensor log_probs_by_kernel(const Tensor& x, const Tensor& head, const Tensor& target, const TokenStatisticsOptions& o) {
   const double factor = o.logit_scale / o.temperature;
   int exponent = 0;
@@ -228,8 +228,8 @@ Tensor log_probs_by_kernel(const Tensor& x, const Tensor& head, const Tensor& ta
   return reshape(-row_losses(log_prob_rows(factor == 1 ? x : x * factor, head, target, plain)), target.shape());
 }
 
-// Operands as the functions above take them: {x [N, H], head [V, H]} and perhaps a bias [V], and classes [N], 0 in rows
-// that are ignored.
+// Operands in the form used above: {x [N, H], head [V, H]} and perhaps a bias [V], and classes [N], 0 in rows that are
+// ignored.
 struct StatisticsOperands {
   Tensors inputs;
   Tensor target, kept;
@@ -239,7 +239,7 @@ struct StatisticsOperands {
     plain.temperature = 1;
     const LinearOperands in = log_prob_rows(x, head, y, plain).o;
     const std::int64_t classes = in.head.size(0);
-    // The number of a class is a column of f32 beside the others.
+    // The number of a class is stored in a column of f32.
     require(classes > 0 && classes <= 1 << 24, "{}: a head of shape {} must have 1 to 2^24 classes", kLogProbsName,
             head.shape());
     kept = in.target != o.ignore_index;
@@ -248,7 +248,7 @@ struct StatisticsOperands {
     inputs = {in.x, in.head};
     if (o.bias.defined()) inputs.push_back(o.bias);
   }
-  // A column [N] as the caller gets it.
+  // A column [N] in the caller's shape.
   Tensor in_place(const Tensor& column, const Tensor& like) const {
     return reshape(where(kept, column, 0), like.shape());
   }
@@ -302,7 +302,7 @@ LinearCrossEntropyGradients linear_token_statistics_backward(const TokenStatisti
     return {column(s.log_probs, 0),        column(s.entropy, 0),     column(s.logsumexp, logsumexp),
             column(s.log_sum_sq_probs, 0), column(s.mean_logits, 0), {}};
   };
-  // Probabilities of ignored rows are zeros: what is known of them is none of theirs.
+  // Probabilities of ignored rows are zeros: the computed ones are meaningless.
   const double nowhere = std::numeric_limits<double>::infinity();
   const std::vector<bool> asked{wanted.x, wanted.head, wanted.bias && o.bias.defined()};
   NoHistory off;

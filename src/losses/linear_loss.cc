@@ -19,7 +19,7 @@ using Tensors = std::vector<Tensor>;
 
 const char* const kLossName = "linear_loss";
 
-// Of what the formula is given: x's or target's leading axes.
+// The leading axes of a formula's arguments: x's or target's.
 struct LeadingAxes {
   std::int64_t entries = 0, units = 0, tokens = 1;
   Shape batch;  // of all entries
@@ -82,7 +82,7 @@ Tensors listed(const LinearLossInputs& in, const Tensor& bias) {
 
 Tensor reduced(const Tensor& terms, const LinearLossOptions& o) { return reduce(kLossName, terms, o.reduction); }
 
-// By the kernel of linear_cross_entropy, which asks for the cotangents of log-probabilities while it has the logits.
+// By the kernel of linear_cross_entropy, which requests the cotangents of log-probabilities while it has the logits.
 Tensor by_kernel(const Tensors& v, const LeadingAxes& at, const LinearLossInputs& in, const TermFormula& formula,
                  const LinearLossOptions& o) {
   const double factor = o.logit_scale / o.temperature;
@@ -105,7 +105,7 @@ Tensor by_kernel(const Tensors& v, const LeadingAxes& at, const LinearLossInputs
   return linear_answer_loss(x, v[1], reshape(in.target, {at.entries, at.tokens}), head, loss);
 }
 
-// By ordinary operations on the logits: the terms, and what they take in the order of LogitTerms.
+// By ordinary operations on the logits: the terms, and their inputs in the order of LogitTerms.
 struct ByChunks {
   LogitTerms terms;
   Tensors inputs;
@@ -173,7 +173,7 @@ struct ByChunks {
   }
 };
 
-// Whether the kernel's way is open. A factor that is no power of two would round the halves of x.
+// Whether the kernel can be used. A factor that is not a power of two would round the halves of x.
 bool has_kernel_for(const LinearLossInputs& in, const LeadingAxes& at, const LinearLossOptions& o) {
   int exponent = 0;
   const bool exact = std::abs(std::frexp(o.logit_scale / o.temperature, &exponent)) == 0.5 ||

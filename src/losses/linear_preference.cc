@@ -40,7 +40,7 @@ Pairs halves(const char* op, const Tensor& both) {
 
 enum class Answer { total, average };  // of its tokens' log-probabilities
 
-// The loss `formula` gives to pairs; with a reference, also to its pairs.
+// The loss that `formula` assigns to pairs; with a reference, also to its pairs.
 template <class Options>
 Tensor loss_of_pairs(const char* op, const Tensor& x, const Tensor& head, const Tensor& target,
                      const LinearLogProbOptions& h, Answer answer, const Options& o, const Tensors& reference,
@@ -118,10 +118,10 @@ Tensor linear_kto_loss(const Tensor& x, const Tensor& head, const Tensor& target
 }
 namespace {
 
-// Members of the family whose ratio is that of an answer: a term is that of the answer, reduced over its tokens.
+// Members of the family whose ratio is per answer: a term is that of the answer, reduced over its tokens.
 Tensor grpo_by_answer(const char* op, const Tensor& x, const Tensor& head, const Tensor& target,
                       const Tensor& advantages, const GrpoOptions& o, const LinearLogProbOptions& h) {
-  if (o.reduction == Reduction::none) {  // terms of tokens: of log-probabilities that are all there
+  if (o.reduction == Reduction::none) {  // terms per token: needs all log-probabilities at once
     return grpo_terms(Precision(op, {x, head, advantages}), linear_log_probs(x, head, target, h), by_answer(advantages),
                       o);
   }
@@ -147,7 +147,7 @@ Tensor grpo_by_answer(const char* op, const Tensor& x, const Tensor& head, const
 
 }  // namespace
 
-// Each token is an answer of its own here, where a term needs no other.
+// Each token is an answer of its own here, since a term depends on no other.
 Tensor linear_grpo_loss(const Tensor& x, const Tensor& head, const Tensor& target, const Tensor& advantages,
                         const GrpoOptions& o, const LinearLogProbOptions& h) {
   const char* op = "linear_grpo_loss";
@@ -183,7 +183,7 @@ Tensor linear_grpo_loss(const Tensor& x, const Tensor& head, const Tensor& targe
   return rounded_like(linear_answer_loss(rows, head, reshape(target, tokens), h, loss), x, head);
 }
 
-// ---- as the registry has them ---------------------------------------------------------------------------------------
+// ---- for the registry -----------------------------------------------------------------------------------------------
 
 std::vector<LossInfo> linear_preference_entries() {
   return {

@@ -3,10 +3,10 @@
 #include "calls/linear_cross_entropy.h"
 #include "ebb/losses/linear_cross_entropy.h"
 
-// Rows of cross-entropy through an LM head, before anything is made of them.
+// Rows of cross-entropy through an LM head, before they are reduced.
 namespace ebb {
 
-// The operands as the kernel takes them, in this order.
+// The operands of the kernel, in its order.
 struct LinearOperands {
   Tensor x, head, target, bias, weight;  // [N, H], [V, H], [N], [V], [V]; the last two may be undefined
   std::vector<Tensor> list() const;
@@ -32,12 +32,12 @@ Tensor row_losses(const LinearRows& rows);
 Tensor general_linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor& target,
                                     const LinearCrossEntropyOptions& options);
 
-// The kernel's call: the losses, then the gradients that c names, for the cotangents of the losses or, where they are
-// known only when the losses are, for those that `units` finds with the help of `further`.
+// The kernel's call: the losses, then the gradients that c names, for the given cotangents of the losses or, if they
+// depend on the losses, for those that `units` computes from them and `further`.
 Tensor linear_call(const LinearRows& rows, const Tensor& cotangent = {},
                    const std::shared_ptr<const RowUnits>& units = nullptr, const std::vector<Tensor>& further = {});
 
-// c with the gradients that somebody can ask for.
+// c with the gradients that may be requested.
 LinearCrossEntropyCall with_gradients(const LinearRows& rows);
 
 }  // namespace ebb

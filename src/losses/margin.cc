@@ -15,7 +15,7 @@
 #include "losses/signs.h"
 #include "ops/build.h"
 
-// relu is the hinge of all of them: its derivative at 0 is 0. Gradients are those of the operations.
+// relu is the hinge of all these losses: its derivative at 0 is 0. Gradients are those of the operations.
 namespace ebb {
 
 Tensor checked_sign(const Tensor& y, const char* label) { return check(y, abs(y) == 1, label); }
@@ -74,7 +74,7 @@ Tensor soft_margin_loss(const Tensor& input, const Tensor& target, const LossOpt
 
 namespace {
 
-// 0, 1, ... along the axis of the classes, in i32: numbers as wide as f32 are compared fastest beside it.
+// 0, 1, ... along the axis of the classes, in i32: the width of f32 is the fastest to compare with it.
 Tensor class_numbers(const Tensor& x, int axis) {
   return along_classes(make_leaf(Op::iota, DType::i32, Shape{x.size(axis)}, Payload{}), x, axis);
 }
@@ -109,8 +109,8 @@ Tensor multi_margin_loss(const Tensor& input, const Tensor& target, const MultiM
 
 namespace {
 
-// Σ_j Σ_{i∉targets} max(0, 1 − x_{y_j} + x_i) of each row. With the cotangent c of a row, the gradient to a class that
-// is not listed is c times how many of its hinges are open; to one that is, −c times how many are, for each time it is
+// Σ_j Σ_{i∉targets} max(0, 1 − x_{y_j} + x_i) of each row. With the cotangent c of a row, the gradient of a class that
+// is not listed is c times the number of its open hinges; of a listed one, −c times their number, each time it is
 // listed. That is constant between the kinks.
 LossKernel multilabel_hinges(const Tensor& target) {
   LossKernel k;
@@ -134,7 +134,7 @@ LossKernel multilabel_hinges(const Tensor& target) {
 
 }  // namespace
 
-// Every class that is not among the targets should stay below every one that is, by 1.
+// Every class that is not among the targets should be at least 1 below every one that is.
 //   (1/C)·Σ_j Σ_{i∉targets} max(0, 1 − x_{y_j} + x_i)
 Tensor multilabel_margin_loss(const Tensor& input, const Tensor& target, const LossOptions& o) {
   const char* op = "multilabel_margin_loss";
@@ -179,7 +179,7 @@ LossGradients multilabel_margin_loss_backward(const Tensor& grad, const Tensor& 
   return gradients("multilabel_margin_loss", multilabel_margin_loss, grad, input, target, o);
 }
 
-// ---- as the registry has them ---------------------------------------------------------------------------------------
+// ---- for the registry -----------------------------------------------------------------------------------------------
 
 template <class V>
 void each_option(V& v, LossOptions& o) {

@@ -86,13 +86,13 @@ Tensor weighted_log_prob(const Tensor& l, const Tensor& ratio, const Tensor& adv
   return -(minimum(stop_gradient(ratio), 1 + o.clip_high) * advantages * l);
 }
 
-// SAPO (Qwen, 2025): (4/τ)·σ(τ·(r − 1)), which is r near 1 but for a constant, and flat far from it.
+// SAPO (Qwen, 2025): (4/τ)·σ(τ·(r − 1)), which is r near 1 up to a constant, and flat far from it.
 Tensor soft_gate(const Tensor& ratio, const Tensor& advantages, const GrpoOptions& o) {
   const Tensor t = where(advantages > 0, full({}, o.sapo_temperature_pos, ratio.dtype()), o.sapo_temperature_neg);
   return -(sigmoid(t * (ratio - 1)) * (4 / t) * advantages);
 }
 
-// Mean of x, which is 0 elsewhere, over the tokens that count, [B, 1].
+// Mean of x, which is 0 elsewhere, over the counted tokens, [B, 1].
 Tensor mean_of_answer(const Tensor& x, const Tensor& mask) {
   if (!mask.defined()) return mean(x, -1, true);
   return sum(x, -1, true) / maximum(sum(cast(mask != 0, x.dtype()), -1, true), 1);
@@ -117,7 +117,7 @@ Tensor divergence_estimate(const Tensor& l, const Tensor& reference) {
 
 // GRPO (Shao et al., 2024). Advantages repeat along the policy's axes; the terms are not rounded.
 Tensor grpo_terms(const Precision& p, const Tensor& policy, const Tensor& advantages, const GrpoOptions& o) {
-  // Numbers of tokens that do not count may be anything, NaN too.
+  // Values of ignored tokens are arbitrary, possibly NaN.
   const auto counted = [&o](const Tensor& x) { return o.mask.defined() ? where(o.mask != 0, x, 0) : x; };
   const Tensor l = counted(p.wide(policy));
   Tensor log_ratio = counted(l - (o.old.defined() ? p.wide(o.old) : stop_gradient(l)));
@@ -176,7 +176,7 @@ std::vector<Tensor> grpo_loss_backward(const Tensor& grad, const Tensor& policy,
                    [&o](const std::vector<Tensor>& v) { return grpo_loss(v[0], v[1], o); });
 }
 
-// ---- as the registry has them ---------------------------------------------------------------------------------------
+// ---- for the registry -----------------------------------------------------------------------------------------------
 
 std::vector<LossInfo> policy_entries() {
   return {

@@ -18,7 +18,7 @@ void require_smoothing(const char* op, double e) {
 }
 void require_beta(const char* op, double beta) { require(beta > 0, "{}: beta must be positive, got {}", op, beta); }
 
-// −(1 − ε)·log σ(h) − ε·log σ(−h) of u = −h, what speaks against the chosen answer
+// −(1 − ε)·log σ(h) − ε·log σ(−h) of u = −h, the evidence against the chosen answer
 Tensor preferred(const Tensor& u, double smoothing) {
   if (smoothing == 0) return softplus(u);
   return (1 - smoothing) * softplus(u) + smoothing * softplus(-u);
@@ -112,7 +112,7 @@ namespace {
 
 // The odds ratio of ORPO. log odds of e^l = l − log(1 − e^l), whose derivative is 1/(1 − e^l); z is the chosen answer's
 // less the rejected one's.    −log σ(z) = log(1 + w),   w = e^−z = e^(r − c)·(1 − e^c)/(1 − e^r),   σ(−z) = w/(1 + w)
-// Where w is so large that the 1 does not count, log w = (r − c) + log of the quotient, whatever w overflows to.
+// Where w is so large that the 1 does not count, log w = (r − c) + log of the quotient, even if w overflows.
 struct OddsRatio {
   Tensor loss, share;             // −log σ(z), σ(−z)
   Tensor of_chosen, of_rejected;  // e^c − 1, e^r − 1
@@ -121,7 +121,7 @@ OddsRatio odds_ratio(const Tensor& c, const Tensor& r) {
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   OddsRatio o;
   o.of_chosen = expm1(c), o.of_rejected = expm1(r);
-  const Tensor quotient = where(maximum(c, r) > 0, kNaN, abs(o.of_chosen / o.of_rejected));  // no log-probability
+  const Tensor quotient = where(maximum(c, r) > 0, kNaN, abs(o.of_chosen / o.of_rejected));  // not a log-probability
   const Tensor difference = r - c, w = exp(difference) * quotient, large = w > 1e15;
   o.loss = log1p(where(large, quotient - 1, w)) + where(large, difference, 0);
   o.share = where(large, 1, w / (1 + w));
@@ -207,7 +207,7 @@ std::vector<Tensor> cpo_loss_backward(const Tensor& grad, const Tensor& chosen, 
                    [&o](const std::vector<Tensor>& v) { return cpo_loss(v[0], v[1], o); });
 }
 
-// ---- as the registry has them ---------------------------------------------------------------------------------------
+// ---- for the registry -----------------------------------------------------------------------------------------------
 
 std::vector<LossInfo> preference_entries() {
   return {

@@ -4,7 +4,7 @@
 #include "losses/describe.h"
 #include "losses/preference_terms.h"
 
-// Descriptions of the options of preference losses, for the losses themselves and for their forms with an LM head.
+// Descriptions of preference losses' options, for the losses themselves and for their forms with an LM head.
 namespace ebb {
 
 template <class V>

@@ -13,7 +13,7 @@ Tensor one_number(const char* op, const Tensor& kl);  // without axes
 std::string_view name_of(GrpoLossType type);
 GrpoLossType grpo_loss_type_from_name(std::string_view name);
 bool has_ratio_of_answer(const GrpoOptions& o);  // instead of one per token
-Tensor by_answer(const Tensor& advantages);      // [B, 1] of [B], [B, T] as they are
+Tensor by_answer(const Tensor& advantages);      // [B, 1] from [B]; [B, T] unchanged
 
 void check_grpo(const char* op, const Shape& policy, const Tensor& advantages, const GrpoOptions& o);
 // Advantages repeat along the policy's axes; the terms are not rounded.

@@ -78,7 +78,7 @@ Tensor kl_divergence(const Tensor& p, const Tensor& q, const KlDivergenceOptions
   return precision.rounded(reduce(op, sum(terms, axis), o.reduction, Batchmean::allowed));
 }
 
-// Counts. The rate is e^x (log_input) or x; log t! is left out, or taken from Stirling's formula (full).
+// Counts. The rate is e^x (log_input) or x; log t! is omitted, or taken from Stirling's formula (full).
 Tensor poisson_nll_loss(const Tensor& input, const Tensor& target, const PoissonNllOptions& o) {
   const char* op = "poisson_nll_loss";
   require_same_shape(op, "input", input, "target", target);
@@ -109,7 +109,7 @@ Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor
   if (shape.rank() > 0 && var.shape() != shape && var.shape() == shape.without(shape.rank() - 1)) {
     v = unsqueeze(var, -1);
   }
-  // Without an axis its numbers could be meant for the first or the last one, so only that of the rows may be missing.
+  // Without an axis its numbers could belong to the first or the last one, so only that of the rows may be missing.
   bool fits = v.rank() == 0 || v.rank() == shape.rank();
   for (int k = 0; fits && k < v.rank(); ++k) fits = v.size(k) == shape[k] || v.size(k) == 1;
   require(fits, "{}: var of shape {} must have the input's shape {}, 1 in place of some sizes, or lack the last", op,
@@ -147,7 +147,7 @@ GaussianNllGradients gaussian_nll_loss_backward(const Tensor& grad, const Tensor
   return {g[0], g[1], g[2]};
 }
 
-// ---- as the registry has them ---------------------------------------------------------------------------------------
+// ---- for the registry -----------------------------------------------------------------------------------------------
 
 template <class V>
 void each_option(V& v, KlDivOptions& o) {

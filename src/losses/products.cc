@@ -9,7 +9,7 @@
 namespace ebb {
 namespace {
 
-// Factors are rounded where they are made and transposed afterwards: that is one copy, for the value and the gradient.
+// Factors are rounded first and transposed afterwards: that is one copy, for the value and the gradient.
 Tensor factor(const Tensor& x, bool transposed) {
   const Tensor rounded = cast(x, DType::bf16);
   return transposed ? t(rounded) : rounded;
@@ -18,7 +18,7 @@ Tensor factor(const Tensor& x, bool transposed) {
 }  // namespace
 
 bool rounds_factors(DType loss, Device device, std::int64_t m, std::int64_t n, std::int64_t k) {
-  constexpr std::int64_t kWorthIt = 1 << 18;  // some ten microseconds in f32
+  constexpr std::int64_t kWorthIt = 1 << 18;  // about ten microseconds in f32
   return loss == DType::bf16 && m * n * k >= kWorthIt && backend_of(device).rounds_to_bf16();
 }
 

@@ -13,7 +13,7 @@
 namespace ebb {
 namespace {
 
-// term(x, axis, index [.., 1, ..]) of every row that counts, reduced; the mean is over the rows that count.
+// term(x, axis, index [.., 1, ..]) of every counted row, reduced; the mean is over the counted rows.
 template <class Term>
 Tensor of_class(const char* op, const Tensor& input, const Tensor& target, std::int64_t ignore_index,
                 Reduction reduction, Term term) {
@@ -49,8 +49,8 @@ Tensor sparsemax_threshold(const Tensor& x, int axis) {
   return make_node(Op::sparsemax_threshold, x.dtype(), x.shape().with(axis, 1), {x}, attrs);
 }
 
-// With x measured from the threshold, the support S is where it is positive. k = |S|, τ = (Σ_S x − 1)/k is what
-// rounding left of it, and ½·(Σ_S x² − k·τ²) has the derivative x − τ on S. S does not move for small changes of x.
+// With x measured from the threshold, the support S is where it is positive. k = |S|, τ = (Σ_S x − 1)/k is the rounding
+// error left, and ½·(Σ_S x² − k·τ²) has the derivative x − τ on S. S is stable under small changes of x.
 Tensor support_terms(const Tensor& x, int axis) {
   auto rest = [axis](const Tensor& x, const Tensor& k) { return (sum(relu(x), axis, true) - 1) / k; };
   auto size = [axis](const Tensor& x) { return sum(cast(x > 0, x.dtype()), axis, true); };
@@ -113,7 +113,7 @@ LossGradients perceptron_loss_backward(const Tensor& grad, const Tensor& input, 
   return gradients("perceptron_loss", perceptron_loss, grad, input, target, o);
 }
 
-// ---- as the registry has them ---------------------------------------------------------------------------------------
+// ---- for the registry -----------------------------------------------------------------------------------------------
 
 template <class V>
 void each_option(V& v, PolyOptions& o) {

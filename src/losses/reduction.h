@@ -7,11 +7,11 @@
 #include "ebb/losses/reduction.h"
 #include "ebb/tensor.h"
 
-// The work of every loss before and after its formula.
+// Shared code of all losses before and after the formula.
 namespace ebb {
 
 // The dtype of a loss is the common floating dtype of its predictions and targets; the formula is computed in f32, or
-// in f64 where that is the dtype, and rounded once at the end. Undefined tensors are passed over, integers follow.
+// in f64 if that is the dtype, and rounded once at the end. Undefined tensors are ignored; integers are converted.
 class Precision {
  public:
   Precision(const char* op, std::initializer_list<Tensor> operands);  // the first must be floating
@@ -24,15 +24,15 @@ class Precision {
   DType result_, compute_;
 };
 
-// Σ, mean or nothing. Mean of nothing is NaN, sum of nothing 0. batchmean only where the loss has it.
+// Sum, mean or none. The mean over no elements is NaN, the sum 0. batchmean only where the loss has it.
 enum class Batchmean { refused, allowed };
 Tensor reduce(const char* op, const Tensor& terms, Reduction reduction, Batchmean batchmean = Batchmean::refused);
 
-// The same for terms that were multiplied by weights whose sum is `total`: the mean is Σ terms / total.
+// The same for terms multiplied by weights whose sum is `total`: the mean is Σ terms / total.
 Tensor reduce_weighted(const char* op, const Tensor& terms, const Tensor& total, Reduction reduction);
 
 void require_same_shape(const char* op, const char* first, const Tensor& a, const char* second, const Tensor& b);
-// A weight that may have fewer or smaller axes than the input, repeated to its shape.
+// Broadcasts a weight, which may have fewer or smaller axes than the input, to its shape.
 Tensor broadcast_weight(const char* op, const char* name, const Tensor& weight, const Shape& shape);
 
 // The cotangents of `inputs` when the loss has cotangent `grad`, by the rules the backward pass uses; undefined for

@@ -11,7 +11,7 @@
 namespace ebb {
 namespace {
 
-// With c = d held in [−delta, delta], Huber's loss is c·(d − c/2) and its derivative c: one formula for both pieces.
+// With c = d clamped to [−delta, delta], Huber's loss is c·(d − c/2) and its derivative c: one formula for both pieces.
 Tensor huber_term(const Tensor& difference, double delta) {
   return custom_function(
       [delta](const std::vector<Tensor>& v) {
@@ -82,7 +82,7 @@ LossGradients huber_loss_backward(const Tensor& grad, const Tensor& input, const
   return gradients("huber_loss", huber_loss, grad, input, target, o);
 }
 
-// ---- as the registry has them ---------------------------------------------------------------------------------------
+// ---- for the registry -----------------------------------------------------------------------------------------------
 
 template <class V>
 void each_option(V& v, WeightedOptions& o) {

@@ -32,7 +32,7 @@ LossGradients pinball_loss_backward(const Tensor& grad, const Tensor& input, con
 
 namespace {
 
-// −|tanh d| from m = e^(−2|d|) − 1, which its logarithm needs anyway: m/(2 + m).    (tanh d)' = 1 − tanh² d
+// −|tanh d| from m = e^(−2|d|) − 1, which the logarithm needs anyway: m/(2 + m).    (tanh d)' = 1 − tanh² d
 Tensor minus_tanh_of_size(const Tensor& m) { return m / (2 + m); }
 Tensor m_of(const Tensor& d) { return expm1(-2 * abs(d)); }
 
@@ -86,7 +86,7 @@ LossGradients wing_loss_backward(const Tensor& grad, const Tensor& input, const 
   return gradients("wing_loss", wing_loss, grad, input, target, o);
 }
 
-// ---- as the registry has them ---------------------------------------------------------------------------------------
+// ---- for the registry -----------------------------------------------------------------------------------------------
 
 template <class V>
 void each_option(V& v, PinballOptions& o) {

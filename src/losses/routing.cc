@@ -10,7 +10,7 @@
 namespace ebb {
 namespace {
 
-// Which tokens count, 1 or 0 each, [N, 1]; undefined where all do.
+// The counted tokens, 1 or 0 each, [N, 1]; undefined if all are.
 Tensor counted(const char* op, const Tensor& mask, const Tensor& logits, DType dtype) {
   if (!mask.defined()) return {};
   const Shape tokens = logits.shape().without(logits.rank() - 1);
@@ -62,7 +62,7 @@ std::vector<Tensor> router_z_loss_backward(const Tensor& grad, const Tensor& log
                    [&o](const std::vector<Tensor>& v) { return router_z_loss(v[0], o); });
 }
 
-// ---- as the registry has them ---------------------------------------------------------------------------------------
+// ---- for the registry -----------------------------------------------------------------------------------------------
 
 template <class V>
 void each_option(V& v, LoadBalancingOptions& o) {

@@ -11,11 +11,11 @@
 namespace ebb {
 namespace {
 
-// Weights of a prediction and a mask in their common sum: a and b.
+// Weights a of a prediction and b of a mask in their joint sum.
 struct MassShares {
   double input = 1, target = 1;
 };
-// Σxt and Σ(a·x + b·t) over the axes that are not kept: two sums, for no loss needs Σx and Σt apart.
+// Σxt and Σ(a·x + b·t) over the reduced axes: two sums, since no loss needs Σx and Σt separately.
 struct Overlap {
   Tensor both, mass;
 };
@@ -41,8 +41,8 @@ Tensor of_overlap(const char* op, const Tensor& input, const Tensor& target, int
   return p.rounded(reduce(op, term(Overlap{sum_rest(x * t, kept), mass}), reduction));
 }
 
-// Errors in falling order, each times how much the Jaccard loss 1 − both/either of the hard prediction grows when it is
-// wrong too. A foreground element leaves `both` by one, a background element joins `either`, so the steps are
+// Errors in falling order, each multiplied by the increase of the Jaccard loss 1 − both/either of the hard prediction
+// if it is wrong too. A foreground element leaves `both` by one, a background element joins `either`, so the steps are
 //   1/either   and   both/(either − 1) − both/either = both/((either − 1)·either),
 // without a difference of numbers that are nearly equal; the first of a row without foreground is a step from 0 to 1.
 // `foreground` 0 or 1; rows along the last axis. For differentiation the order and the labels are constants.
@@ -112,7 +112,7 @@ LossGradients lovasz_hinge_backward(const Tensor& grad, const Tensor& input, con
   return gradients("lovasz_hinge", lovasz_hinge, grad, input, target, o);
 }
 
-// Errors of class c: |[y = c] − p_c|. What is ignored has error 0 and no foreground: it comes last and adds nothing.
+// Errors of class c: |[y = c] − p_c|. Ignored elements have error 0 and no foreground: they come last and add nothing.
 Tensor lovasz_softmax(const Tensor& input, const Tensor& target, const LovaszSoftmaxOptions& o) {
   const char* op = "lovasz_softmax";
   const Precision p(op, {input});
@@ -137,7 +137,7 @@ LossGradients lovasz_softmax_backward(const Tensor& grad, const Tensor& input, c
   return gradients("lovasz_softmax", lovasz_softmax, grad, input, target, o);
 }
 
-// ---- as the registry has them ---------------------------------------------------------------------------------------
+// ---- for the registry -----------------------------------------------------------------------------------------------
 
 template <class V>
 void each_option(V& v, OverlapOptions& o) {

@@ -4,11 +4,11 @@
 
 namespace ebb {
 
-// y, which must be 1 or −1 everywhere; else evaluating it is an Error that begins with `label`.
+// y, which must be 1 or −1 everywhere; otherwise evaluating it is an Error that begins with `label`.
 Tensor checked_sign(const Tensor& y, const char* label);
 
-// max(0, margin − y·x), with the rule as one piece: the sign of the slope −y goes into the cotangent, which is mostly
-// one number, and not into an operation on every element.    dx = −g·y, dy = −g·x, both 0 where margin <= y·x
+// max(0, margin − y·x), with a single rule: the sign of the slope −y goes into the cotangent, which is mostly one
+// number, and not into an operation per element.    dx = −g·y, dy = −g·x, both 0 where margin <= y·x
 Tensor hinge_of(double margin, const Tensor& y, const Tensor& x);
 
 }  // namespace ebb

@@ -13,7 +13,7 @@
 namespace ebb::models {
 namespace {
 
-constexpr std::int64_t kNone = -100;  // in place of a token that is not to be predicted
+constexpr std::int64_t kNone = -100;  // replaces a token that is not to be predicted
 
 void check(const LlamaConfig& c) {
   for (const auto& [name, value] :
@@ -130,7 +130,7 @@ LlamaAttention::LlamaAttention(const LlamaConfig& c)
 
 Tensor LlamaAttention::operator()(const Tensor& x, const RotaryEmbedding::Table& rotary,
                                   const Tensor& documents) const {
-  // Rotated as products left them and take their gradients, [B, T, heads, D]: attention reads heads from anywhere.
+  // Rotated in the layout of products and their gradients, [B, T, heads, D]: attention reads heads with any strides.
   const RotaryEmbedding::Table of_all_heads{unsqueeze(rotary.cos, -3), unsqueeze(rotary.sin, -3)};
   const Tensor q = RotaryEmbedding::rotate(apart(q_proj(x), heads), of_all_heads);
   const Tensor k = RotaryEmbedding::rotate(apart(k_proj(x), key_value_heads), of_all_heads);
@@ -146,7 +146,7 @@ LlamaMlp::LlamaMlp(const LlamaConfig& c)
       down_proj(linear(c.intermediate_size, c.hidden_size, c.mlp_bias, c)) {}
 
 Tensor LlamaMlp::operator()(const Tensor& x) const {
-  // A copy: the backward pass may come when the layer is gone.
+  // A copy: the backward pass may run after the layer is gone.
   const FunctionOfMany rest = [last = down_proj](const std::vector<Tensor>& h) { return last(silu(h[0]) * h[1]); };
   const std::vector<Tensor> hidden{gate_proj(x), up_proj(x)};
   return recompute_activation ? checkpoint(rest, hidden) : rest(hidden);
@@ -207,7 +207,7 @@ Tensor Llama::loss(const Tensor& tokens, const Tensor& next, const Tensor& posit
     const Tensor logits = cast(fp8_linear(reshape(hidden, {-1, hidden.size(-1)}), head()), DType::f32);
     return cross_entropy(logits, reshape(next, {-1}), {.ignore_index = kNone});
   }
-  // linear_cross_entropy, but for its last rounding to the dtype of halves.
+  // linear_cross_entropy, except for its last rounding to the dtype of halves.
   const Tensor log_probs = linear_log_probs(hidden, head(), next);
   return -sum(log_probs) / sum(cast(next != kNone, log_probs.dtype()));
 }

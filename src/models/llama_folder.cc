@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-// A setting of config.json into `value`, which it leaves alone where there is none.
+// Reads a setting of config.json into `value`, which stays unchanged if there is none.
 template <class T>
 void take(const json& all, const char* name, T& value, const std::string& where) {
   const auto found = all.find(name);
@@ -42,7 +42,7 @@ const char* torch_name(DType dtype) {
   }
 }
 
-// Of transformers 5 rope_parameters; before it rope_theta beside rope_scaling.
+// rope_parameters of transformers 5; before it rope_theta and rope_scaling.
 void take_rope(const json& all, LlamaConfig& c, const std::string& where) {
   take(all, "rope_theta", c.rope_theta, where);
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
@@ -158,7 +158,7 @@ Llama load_llama(const std::string& folder, DType dtype) {
   }
   std::sort(used.begin(), used.end());
   for (const std::string& name : files.names()) {
-    // Older files hold the frequencies, and some the head of a model that has none of its own.
+    // Older files hold the frequencies, and some the head of a model without one of its own.
     const bool known = std::binary_search(used.begin(), used.end(), name) || name.ends_with("rotary_emb.inv_freq") ||
                        (name == "lm_head.weight" && llama.config.tie_word_embeddings);
     require(known, Error::Kind::io, "{}: '{}' is in the weights, but not in a Llama of this config.json", folder, name);

@@ -28,7 +28,7 @@ Tensor projected(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return bias.defined() ? y + bias : y;
 }
 
-// The two masks of a call as one that broadcasts to [batch, heads, time, keys].
+// Combines the two masks of a call into one that broadcasts to [batch, heads, time, keys].
 Tensor whole_mask(const AttentionCall& call, std::int64_t batch, std::int64_t keys) {
   const Tensor& padding = call.key_padding_mask;
   if (!padding.defined()) return call.mask;
@@ -44,7 +44,7 @@ Tensor whole_mask(const AttentionCall& call, std::int64_t batch, std::int64_t ke
 // [time, keys]: whether a key is no later than a query.
 Tensor earlier(std::int64_t time, std::int64_t keys) { return unsqueeze(arange(time), 1) >= arange(keys); }
 
-// Operands of the heads: [batch, heads, time, width/heads] each, and what a query may see of it.
+// Operands of the heads: [batch, heads, time, width/heads] each, and the mask of what a query may see.
 struct Heads {
   Tensor q, k, v, mask;
   bool causal;
@@ -170,7 +170,7 @@ TransformerBlock::TransformerBlock(std::int64_t width, std::int64_t heads, const
       recompute_activation(o.recompute_activation) {}
 
 Tensor TransformerBlock::network(const Tensor& x) const {
-  // A copy: the backward pass may come when the layer is gone.
+  // A copy: the backward pass may run after the layer is gone.
   const Function rest = [relus = use_relu, drop = dropout, last = linear2](const Tensor& h) {
     return drop(last(drop(relus ? relu(h) : gelu(h))));
   };

@@ -22,7 +22,7 @@ double both_fans(const Shape& shape) {
 
 double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
 
-// x with normal_cdf(x) = p, in [low, high]: bisection of a monotone function, then Newton's method. Drawn once per
+// x with normal_cdf(x) = p, in [low, high]: bisection of a monotone function, then Newton's method. Called once per
 // model.
 double normal_quantile(double p, double low, double high) {
   double a = low, b = high;

@@ -47,7 +47,7 @@ double ChannelNorm::next_momentum() const {
 void ChannelNorm::move_statistics(const Tensor& mean, const Tensor& var) {
   running_mean.value = mean;
   running_var.value = var;
-  // The host knows the number, or a device counts: reading it there would wait for everything before.
+  // The host knows the number, or a device counts: reading it there would wait for all earlier work.
   Tensor& count = num_batches_tracked.value;
   count = count.device() == Device{} ? tensor(count.item<std::int64_t>() + 1) : count + 1;
 }

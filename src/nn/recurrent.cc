@@ -10,7 +10,7 @@
 namespace ebb::nn {
 namespace {
 
-// x·Wᵀ + b. Not the operation linear: the sum of a step's two parts is to be one sweep.
+// x·Wᵀ + b. Not the operation linear: the sum of a step's two parts should be a single sweep.
 Tensor part(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Tensor y = matmul(x, t(weight));
   return bias.defined() ? y + bias : y;
@@ -21,8 +21,8 @@ struct State {
   Tensor h, c = {};
 };
 
-// Walks one layer in one direction; `s` becomes its last state. The part of the input of all steps is one product; only
-// that of the state has to wait for the step before.
+// Runs one layer in one direction; `s` becomes its last state. The input's part of all steps is one product; only that
+// of the state has to wait for the previous step.
 template <class Step>
 Tensor over_time(const RecurrentWeights& w, const Tensor& x, std::int64_t time_axis, bool backwards, State& s,
                  const Step& step) {
@@ -45,7 +45,7 @@ Tensor state_or_zeros(const char* name, const Recurrent& r, std::int64_t batch, 
   return state;
 }
 
-// step(weights, the input's part of the gates, state) is the next state.
+// step(weights, the input's part of the gates, state) returns the next state.
 template <class Step>
 Sequence over_layers(const char* name, const Recurrent& r, const Tensor& x, const Tensor& first_h,
                      const Tensor* first_c, const Step& step) {

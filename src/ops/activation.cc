@@ -11,11 +11,11 @@
 #include "ops/formula.h"
 
 // Values of the activations. Their gradient rules are in autograd/rules_activation.cc: nothing here is differentiated,
-// so a formula may branch or share as it likes.
+// so a formula may branch or share subexpressions freely.
 namespace ebb {
 
-// ---- sigmoid and its logarithms, all of e = e^−|x|, which never overflows. Written in one way, so that of a loss and
-// its gradient one exponential is left; for simplify, |−x| is |x|.
+// ---- sigmoid and its logarithms, all in terms of e = e^−|x|, which never overflows. Written uniformly, so that a loss
+// and its gradient share one exponential; simplify treats |−x| as |x|.
 
 //   x >= 0: 1 / (1 + e^−x)          x < 0: e^x / (1 + e^x)
 Tensor sigmoid(const Tensor& x) {
@@ -64,7 +64,7 @@ Tensor slopes_along_channels(const Tensor& x, const Tensor& weight) {
   require(weight.rank() == 1 && weight.numel() == channels,
           "prelu: weight of shape {} must be one number or one for each of the {} channels (axis 1) of x, shape {}",
           weight.shape(), channels, x.shape());
-  std::vector<std::int64_t> sizes(static_cast<std::size_t>(x.rank() - 1), 1);  // [C, 1, ...] lies along axis 1
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(x.rank() - 1), 1);  // [C, 1, ...] lines up with axis 1
   sizes[0] = channels;
   return reshape(weight, sizes);
 }
@@ -137,7 +137,7 @@ Tensor celu(const Tensor& x, double alpha) {
                  [](const Tensor& v, FormulaNumbers p) { return where(v > 0, v, p[0] * expm1(v / p[0])); }, {alpha});
 }
 
-// Beyond a million the gate is 0 or 1 whatever x is; bounded there, no power of x overflows, in no derivative.
+// Beyond a million the gate is 0 or 1 whatever x is; clamped there, no power of x overflows, in no derivative.
 Tensor bounded_for_gelu(const Tensor& x) { return clamp(x, -1e6, 1e6); }
 
 // ½·(1 + tanh u) = sigmoid(2u): keeps its digits where 1 + tanh cancels.

@@ -65,7 +65,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<s
   return index_select(x, a, numbers_of_formula(from, lines));
 }
 
-// The order of random numbers. Two draws make ties, which would keep their order, too rare to be seen.
+// The order of random numbers. Two draws make ties, which would keep their order, too rare to matter.
 Tensor randperm(std::int64_t n) {
   require(n >= 0, "randperm: the count must not be negative, got {}", n);
   return argsort(rand({n}, DType::f64) + rand({n}, DType::f64) * 0x1p-32, 0);
@@ -91,7 +91,7 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
 
 namespace {
 
-// x moved d places along the axis, with a number in front.
+// x shifted by d places along the axis, with a number filling the front.
 Tensor delayed(const Tensor& x, int axis, std::int64_t d, Scalar front) {
   const std::int64_t n = x.shape()[axis];
   return cat({full(x.shape().with(axis, d), front, x.dtype()), narrow(x, axis, 0, n - d)}, axis);
@@ -110,7 +110,7 @@ std::pair<Tensor, Tensor> extremum_so_far(const char* op, Op place, const Tensor
   return {gather(x, a, at), at};
 }
 
-// x has axes of one and of n elements at `at`: the first gets as many, each the sum of those of the second up to it.
+// x has axes of one and of n elements at `at`: the first grows to n elements, each the sum of the second's up to it.
 Tensor log_sums_up_to_each(const Tensor& x, int at, std::int64_t n) {
   const Tensor place = arange(n);
   const Tensor so_far = reshape(place, {n, 1, 1}) >= reshape(place, {1, n, 1});
@@ -118,9 +118,9 @@ Tensor log_sums_up_to_each(const Tensor& x, int at, std::int64_t n) {
 }
 
 // logcumsumexp along the middle axis of three. Very short lines are read once for every element. Short ones double the
-// distance of what is added: log2(n) passes. Long ones are cut into blocks, whose prefixes are read at once, and the
-// blocks' last ones are the same problem: 512 lines of 32,000 take 0.34 ms on an H200, by doubling 1.33, with blocks of
-// 16 0.45. A CPU is as fast either way between 300 and 900 elements.
+// distance of what is added: log2(n) passes. Long ones are cut into blocks, whose prefixes are computed at once, and
+// the blocks' last elements are the same problem: 512 lines of 32,000 take 0.34 ms on an H200, by doubling 1.33, with
+// blocks of 16 0.45. A CPU is as fast either way between 300 and 900 elements.
 Tensor log_sums_so_far(const Tensor& x) {
   constexpr std::int64_t kBlock = 8, kShort = 512;
   constexpr double kNothing = -std::numeric_limits<double>::infinity();
@@ -209,15 +209,15 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Tens
 
 namespace {
 
-// The largest src of each place: src in ascending order, of which scatter leaves the last.
+// The largest src of each place: src sorted ascending, of which scatter keeps the last.
 Tensor scatter_largest(const Tensor& x, int axis, const Tensor& index, const Tensor& src, bool largest) {
   const Tensor order = argsort(src, axis, !largest);
   return scatter(x, axis, gather(index, axis, order), gather(src, axis, order));
 }
 
 // The product of the src of each place. Sorted by place they are runs, whose products are a scan by doubling: after the
-// step of d, an element holds the product of the 2d elements of its run that end with it. scatter leaves the last
-// element of a run, which holds all of it. Zeros need no care, as they would by logarithms.
+// step of d, an element holds the product of the 2d elements of its run that end with it. scatter keeps the last
+// element of a run, which holds the whole product. Zeros need no special care, as they would with logarithms.
 Tensor scatter_product(const Tensor& x, int axis, const Tensor& index, const Tensor& src) {
   const std::int64_t count = index.shape()[axis];
   const Tensor order = argsort(index, axis);
@@ -242,7 +242,7 @@ Tensor scatter_reduce(const Tensor& x, std::int64_t axis, const Tensor& index, c
   require(src.rank() == index.rank(), "{}: an index of shape {} and a source of shape {} do not fit", op, index.shape(),
           src.shape());
   Tensor part = cast(src, x.dtype());
-  for (int k = 0; k < src.rank(); ++k) part = narrow(part, k, 0, index.shape()[k]);  // as scatter reads it
+  for (int k = 0; k < src.rank(); ++k) part = narrow(part, k, 0, index.shape()[k]);  // the part that scatter reads
   const Tensor hits = scatter_add(zeros(x.shape()), a, index, ones(index.shape())), touched = hits > 0;
   if (reduce == "sum" || reduce == "mean") {
     const Tensor base = include_self ? x : where(touched, 0, x);

@@ -28,7 +28,7 @@ bool holds(DType dtype, std::int64_t v) {
   return true;
 }
 
-// For shapes that are known to broadcast: one node, no checks.
+// For shapes known to broadcast: one node, no checks.
 Tensor expanded(const Tensor& x, const Shape& shape) {
   return x.shape() == shape ? x : make_node(Op::expand, x.dtype(), shape, {x});
 }

@@ -9,8 +9,8 @@
 #include "ebb/ops/shape.h"
 #include "graph/node.h"
 
-// Helpers of operations that build nodes. Elementwise nodes have inputs of exactly their own shape and of one
-// dtype: operands are cast and expanded by nodes of their own, so that no later layer knows about promotion.
+// Helpers for operations that build nodes. Elementwise nodes have inputs of exactly their own shape and of one dtype:
+// operands are cast and expanded by separate nodes, so that no later layer knows about promotion.
 namespace ebb {
 
 using Terms = std::initializer_list<TensorOrScalar>;
@@ -20,10 +20,10 @@ using Terms = std::initializer_list<TensorOrScalar>;
 DType common_dtype(std::string_view op, Terms terms);
 Shape common_shape(std::string_view op, Terms terms);
 
-// A number as a tensor of that shape. An integer that the dtype cannot hold is an Error.
+// A number as a tensor of that shape. Throws an Error for an integer that the dtype cannot hold.
 Tensor number(std::string_view op, Scalar value, DType dtype, const Shape& shape);
 
-// The operand, cast and broadcast; itself if there is nothing to do.
+// The operand, cast and broadcast; unchanged if there is nothing to do.
 Tensor operand(std::string_view op, const TensorOrScalar& term, DType dtype, const Shape& shape);
 
 // An elementwise node of `dtype` whose operands are promoted to `operands` and broadcast.
@@ -32,15 +32,15 @@ Tensor elementwise_node(Op op, DType dtype, DType operands, Terms terms);
 // x where ok; evaluating it is an Error with `label`, the position and the value where ok is false. Static text.
 Tensor check(const Tensor& x, const Tensor& ok, const char* label);
 
-// polygamma with its order as a tensor of whole numbers.
+// polygamma with its order as a tensor of integers.
 Tensor polygamma_of(const Tensor& n, const Tensor& x);
 
-// Numbers that a formula brings along. They belong to no device and are copied to wherever it is computed.
+// Numbers that a formula brings along. They belong to no device and are copied to where it is computed.
 template <class T>
 Tensor numbers_of_formula(const std::vector<T>& values, const Shape& shape) {
   const OnDevice host(Device{});
   Tensor t = from_data(values, shape);
-  t.node()->homeless = true;  // nobody else knows it yet
+  t.node()->homeless = true;  // not shared yet
   return t;
 }
 
@@ -50,7 +50,7 @@ inline constexpr double kSeluAlpha =
 inline constexpr double kSeluScale = 1.0507009873554804934193349852946;  // (Klambauer et al., 2017)
 inline constexpr double kGeluCubic = 0.044715;
 Tensor gelu_tanh_gate(const Tensor& x);                               // ½·(1 + tanh(√(2/π)·(x + 0.044715·x³)))
-Tensor bounded_for_gelu(const Tensor& x);                             // x, kept where its square is a number
+Tensor bounded_for_gelu(const Tensor& x);                             // x, clamped to where its square is finite
 Tensor slopes_along_channels(const Tensor& x, const Tensor& weight);  // prelu's weight, broadcastable to x
 
 // ---- precision ------------------------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ inline Tensor as_real(const Tensor& x) { return is_floating(x.dtype()) ? x : cas
 // log(1 + x) of x in [0, 1]
 Tensor log1p_unit(const Tensor& x);
 
-// Formulas are computed in f32 or f64 and rounded once: halves are widened, integers stay what they are.
+// Formulas are computed in f32 or f64 and rounded once: halves are widened, integers stay unchanged.
 inline Tensor widen(const Tensor& x) { return is_half(x.dtype()) ? cast(x, DType::f32) : x; }
 
 // auto [g, a, b] = widened(grad, lhs, rhs);

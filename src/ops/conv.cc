@@ -24,7 +24,7 @@ Tensor conv_weight_gradient_node(const Tensor& x, const Tensor& y, const ConvCal
 
 namespace {
 
-// Checks of both kinds, and the operands as images: one axis becomes the second of two.
+// Checks shared by both kinds; returns the operands as images: one axis becomes the second of two.
 ConvOperands as_images(const char* op, int axes, const Tensor& x, const Tensor& weight, const Tensor& bias,
                        std::int64_t channel_axis_of_weight, std::int64_t groups) {
   const char* image = axes == 1 ? "[N, C, L]" : "[N, C, H, W]";
@@ -71,7 +71,7 @@ ConvCall::Pair of_axes(const SizePair& pair, int axes, std::int64_t other) {
   return {axes == 1 ? other : pair[0], pair[1]};
 }
 
-// The caller's shape: without the axes that were added.
+// The caller's shape, without the added axes.
 Shape result_shape(const Shape& output, int axes, const Tensor& x) {
   Shape shape = axes == 1 ? output.without(2) : output;
   return x.rank() == axes + 1 ? shape.without(0) : shape;

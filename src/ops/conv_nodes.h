@@ -3,7 +3,7 @@
 #include "calls/convolution.h"
 #include "ebb/ops/conv.h"
 
-// The nodes of convolutions, and how the public functions and their rules come to them.
+// The nodes of convolutions, and helpers of the public functions and their rules.
 namespace ebb {
 
 // Shapes as in calls/convolution.h; operands of one floating dtype, which is that of the result.
@@ -17,7 +17,7 @@ struct ConvOperands {
   Tensor x, weight, bias;
   ConvCall call;
   Shape output;  // of the node
-  Shape result;  // what the caller gets
+  Shape result;  // returned to the caller
 };
 ConvOperands conv_operands(const char* op, int axes, const Tensor& x, const Tensor& weight, const Tensor& bias,
                            const ConvOptions& options);

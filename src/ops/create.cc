@@ -14,7 +14,7 @@
 namespace ebb {
 namespace {
 
-// 0, 1, 2, ...: no memory, made where it is used.
+// 0, 1, 2, ...: no memory, generated where it is used.
 Tensor iota(std::int64_t count, std::int64_t start = 0, std::int64_t step = 1) {
   Payload payload;
   payload.integer = start;
@@ -97,7 +97,7 @@ Tensor eye(std::int64_t rows, std::optional<std::int64_t> columns, DType dtype) 
 Tensor rand(const Shape& shape, DType dtype) {
   require_real("rand", dtype);
   if (!is_half(dtype)) return uniform(shape, dtype);
-  // Rounding to a half could give 1; cutting to its 11 (bf16: 8) bits cannot.
+  // Rounding to a half could give 1; truncating to its 11 (bf16: 8) bits cannot.
   const double bits = dtype == DType::f16 ? 2048 : 256;
   return cast(floor(uniform(shape, DType::f32) * bits) * (1 / bits), dtype);
 }

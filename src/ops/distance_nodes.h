@@ -5,7 +5,7 @@
 #include "calls/distances.h"
 #include "ebb/tensor.h"
 
-// Shared by cdist, pdist and their gradient rules; shapes and dtypes as calls/distances.h has them.
+// Shared by cdist, pdist and their gradient rules; shapes and dtypes as in calls/distances.h.
 namespace ebb {
 
 Tensor distances_node(const std::vector<Tensor>& rows, const DistanceCall& call);

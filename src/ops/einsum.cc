@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// einsum, two operands at a time: every pair is brought to [batch, left, inner]·[batch, inner, right] and multiplied.
+// einsum, two operands at a time: every pair is arranged as [batch, left, inner]·[batch, inner, right] and multiplied.
 #include <algorithm>
 #include <cctype>
 #include <functional>
@@ -63,7 +63,7 @@ EinsumTerms einsum_terms(const std::string& text, const std::vector<Tensor>& ope
   require(terms.inputs.size() == operands.size(), "einsum: \"{}\" has {} operands, {} were given", text,
           terms.inputs.size(), operands.size());
 
-  // How many axes each ellipsis hides, and the letters for the longest.
+  // The number of axes each ellipsis hides, and the letters for the longest.
   std::vector<int> hidden;
   for (std::size_t k = 0; k < operands.size(); ++k) {
     const std::string& term = terms.inputs[k];
@@ -114,7 +114,7 @@ struct Operand {
   std::string axes;
 };
 
-// A letter that stands twice on one operand means the diagonal of those axes.
+// A letter repeated on one operand means the diagonal of those axes.
 Operand take_diagonals(Operand x) {
   for (std::size_t i = 0; i < x.axes.size(); ++i) {
     const std::size_t j = x.axes.find(x.axes[i], i + 1);
@@ -127,7 +127,7 @@ Operand take_diagonals(Operand x) {
   return x;
 }
 
-// Sums over the axes whose letter is not wanted.
+// Sums over the axes of unwanted letters.
 Operand keep_only(const Operand& x, const std::function<bool(char)>& wanted) {
   std::vector<std::int64_t> gone;
   std::string kept;
@@ -141,7 +141,7 @@ Operand keep_only(const Operand& x, const std::function<bool(char)>& wanted) {
   return gone.empty() ? x : Operand{sum(x.tensor, gone), kept};
 }
 
-// Axes in this order; all of them are the operand's.
+// Permutes the axes, all of the operand's, into this order.
 Tensor arranged(const Operand& x, const std::string& axes) {
   std::vector<std::int64_t> order;
   for (char c : axes) order.push_back(static_cast<std::int64_t>(x.axes.find(c)));

@@ -8,8 +8,8 @@
 
 namespace ebb {
 
-// An einsum equation with every axis named by a letter: ellipses are spelled out with letters that it does not use, the
-// output is explicit, and the sizes of all indices are known.
+// An einsum equation with every axis named by a letter: ellipses are expanded to unused letters, the output is
+// explicit, and the sizes of all indices are known.
 struct EinsumTerms {
   std::vector<std::string> inputs;
   std::string output;

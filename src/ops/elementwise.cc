@@ -11,7 +11,7 @@
 namespace ebb {
 namespace {
 
-// Operands and result of one dtype. Where bools have no arithmetic they are refused, as in PyTorch.
+// Operands and result of one dtype. Bools are rejected where they have no arithmetic, as in PyTorch.
 Tensor arithmetic(Op op, TensorOrScalar a, TensorOrScalar b) {
   const DType dtype = common_dtype(info(op).name, {a, b});
   require(dtype != DType::bool_, Error::Kind::type, "{}: not defined for two bool operands; cast one to a number",
@@ -19,7 +19,7 @@ Tensor arithmetic(Op op, TensorOrScalar a, TensorOrScalar b) {
   return elementwise_node(op, dtype, dtype, {a, b});
 }
 
-// The same, but for two bools it is a logical operation.
+// The same, except that for two bools it is a logical operation.
 Tensor arithmetic_or_logic(Op op, Op logic, TensorOrScalar a, TensorOrScalar b) {
   const DType dtype = common_dtype(info(op).name, {a, b});
   return elementwise_node(dtype == DType::bool_ ? logic : op, dtype, dtype, {a, b});
@@ -43,7 +43,7 @@ Tensor number_function(Op op, const Tensor& x) {
   return make_node(op, x.dtype(), x.shape(), {x});
 }
 
-// True of every integer already.
+// Integers are rounded already.
 Tensor rounding_function(Op op, const Tensor& x) {
   return is_floating(x.dtype()) ? make_node(op, x.dtype(), x.shape(), {x}) : x;
 }
@@ -99,7 +99,7 @@ Tensor fma(TensorOrScalar x, TensorOrScalar m, TensorOrScalar a) {
 }
 Tensor affine(const Tensor& x, TensorOrScalar m, TensorOrScalar a) { return fma(x, m, a); }
 
-// Exact at both ends: from the end that is nearer.
+// Exact at both ends: computed from the nearer end.
 Tensor lerp(const Tensor& start, const Tensor& end, TensorOrScalar weight) {
   const DType dtype = common_dtype("lerp", {start, end, weight});
   if (is_half(dtype)) {  // rounded once
@@ -115,7 +115,7 @@ Tensor lerp(const Tensor& start, const Tensor& end, TensorOrScalar weight) {
   return where(weight < 0.5, first + weight * span, last - (1 - weight) * span);
 }
 
-// Where x = 0 the logarithm is taken of 1: 0·log 1 = 0. A NaN stays.
+// Where x = 0 the logarithm is taken of 1: 0·log 1 = 0. NaN stays NaN.
 Tensor xlogy(TensorOrScalar x, TensorOrScalar y) {
   const DType dtype = promote_real(common_dtype("xlogy", {x, y}));
   const Tensor a = operand("xlogy", x, dtype, x.is_tensor() ? x.tensor().shape() : Shape{});
@@ -184,7 +184,7 @@ Tensor round(const Tensor& x) { return rounding_function(Op::round, x); }
 Tensor trunc(const Tensor& x) { return rounding_function(Op::trunc, x); }
 Tensor frac(const Tensor& x) { return x - trunc(x); }
 
-// u8 takes the last eight bits of an integer, and of a real that was made an i64: 300 and 300.0 are both 44.
+// u8 takes the last eight bits of an integer, and of a real converted to i64: 300 and 300.0 are both 44.
 Tensor cast(const Tensor& x, DType dtype) {
   if (x.dtype() == dtype) return x;
   if (dtype == DType::u8 && is_floating(x.dtype())) return cast(cast(x, DType::i64), dtype);

@@ -12,9 +12,9 @@
 namespace ebb {
 
 // A formula of one tensor as one operation with its own gradient rule: value(x, ...) is built from primitives in f32 or
-// f64, without history. It is told the parameters or the attributes if it has use for them, and captures nothing: what
-// it makes depends on them, on x's shape and on x's dtype. Parameters are numbers the rule needs; they follow x among
-// the operands, as constants, so that they are not part of the schedule.
+// f64, without history. It receives the parameters or the attributes if it takes them, and captures nothing: its result
+// depends on them, on x's shape and on x's dtype. Parameters are numbers the rule needs; they follow x among the
+// operands, as constants, so that they are not part of the schedule.
 using FormulaNumbers = std::span<const double>;
 
 template <class Value>

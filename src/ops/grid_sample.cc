@@ -33,7 +33,7 @@ struct Place {
   Tensor place, slope;
 };
 
-// A place brought into the picture, as the padding says, and its derivative.
+// Maps a place into the picture according to the padding; returns it with its derivative.
 Place inside(const GridSampleCall& call, const GridAxis& axis, Tensor x) {
   Tensor slope = full({}, 1.0, x.dtype());
   const double last = axis.last(x.dtype());
@@ -92,7 +92,7 @@ GridTaps::GridTaps(const GridSampleCall& call, const Shape& image, const Tensor&
     places = reshape(places, spread);
     const double last = axis.last(dtype);
     const Tensor here = logical_and(places >= 0, places <= last);
-    const Tensor place = cast(where(here, places, 0.0), DType::i64);  // f32 would not count them
+    const Tensor place = cast(where(here, places, 0.0), DType::i64);  // f32 could not count them
     there = there.defined() ? logical_and(there, here) : here;
     at = at.defined() ? at * axis.size + place : place;
   }
@@ -148,7 +148,7 @@ GridSampleCall checked_call(const GridSampleOptions& o) {
   return call;
 }
 
-// What is counted by 32 bits in the kernels: larger planes have the formula.
+// The kernels count in 32 bits: larger planes use the formula.
 bool is_counted(const Tensor& x) {
   std::int64_t plane = 1;
   for (int d = 2; d < x.rank(); ++d) plane *= x.size(d);

@@ -6,7 +6,7 @@
 #include "calls/grid_sample.h"
 #include "ebb/tensor.h"
 
-// Shared by grid_sample and its gradient rules; shapes and dtypes as calls/grid_sample.h has them.
+// Shared by grid_sample and its gradient rules; shapes and dtypes as in calls/grid_sample.h.
 namespace ebb {
 
 Tensor grid_sample_node(const Tensor& x, const Tensor& grid, const GridSampleCall& call);
@@ -20,12 +20,12 @@ class GridTaps {
   using Orders = std::array<int, 3>;  // of derivatives, by the axes of the image
   GridTaps(const GridSampleCall& call, const Shape& image, const Tensor& grid);
   const Tensor& at() const { return at_; }  // [N, P, taps] i64: places in a plane, −1 outside
-  // Derivatives of their weights to the coordinates, [N, P, taps]; undefined where they are zero.
+  // Derivatives of their weights with respect to the coordinates, [N, P, taps]; undefined where they are zero.
   Tensor weight(const Orders& orders) const;
 
  private:
   struct Axis {
-    Tensor distance, slope;  // from the element below, and its derivative to the coordinate: [N, P, 1]
+    Tensor distance, slope;  // from the element below, and its derivative by the coordinate: [N, P, 1]
   };
   Tensor weight_along(std::size_t axis, int order) const;  // [N, P, taps of an axis]
 

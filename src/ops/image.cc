@@ -14,7 +14,7 @@ namespace {
 
 // ---- windows as columns ---------------------------------------------------------------------------------------------
 
-// Where the windows of a padded plane begin and what they reach.
+// Where the windows of a padded plane begin and how far they reach.
 struct Windows {
   std::int64_t padded[2], count[2];
 };
@@ -79,7 +79,7 @@ Tensor fold(const Tensor& x, SizePair output, SizePair window, const UnfoldOptio
 
 namespace {
 
-// How many pictures [C, H, W] there are; -1 would have no answer where one is empty.
+// The number of pictures [C, H, W]; -1 would be ambiguous if one is empty.
 std::int64_t pictures_in(const Tensor& x) {
   std::int64_t count = 1;
   for (int d = 0; d < x.rank() - 3; ++d) count *= x.size(d);
@@ -119,7 +119,7 @@ struct Resize {
   double step;  // elements of the input for one of the output, as positions are computed
   bool align_corners;
 
-  // The position of output i in the input, before it is kept inside.
+  // The position of output i in the input, before it is clamped.
   double position(std::int64_t i) const {
     if (align_corners) return static_cast<double>(i) * step;
     return (static_cast<double>(i) + 0.5) * step - 0.5;

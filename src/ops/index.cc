@@ -21,7 +21,7 @@ Attrs along(int axis) {
 // pick and place: one position per row.
 bool is_pick(const Shape& x, int axis, const Shape& index) { return index == x.with(axis, 1); }
 
-// Index may be smaller than x along the other axes: those positions are left alone.
+// The index may be smaller than x along the other axes: the remaining positions are left alone.
 int checked_axis(const char* op, const Tensor& x, std::int64_t axis, const Tensor& index) {
   const int a = normalize_axis(op, axis, x.rank());
   require(index.rank() == x.rank(), "{}: index of shape {} and tensor of shape {} must have the same number of axes",

@@ -2,8 +2,8 @@
 #pragma once
 #include "ebb/tensor.h"
 
-// The nodes that the public index operations and their gradient rules are made of. Indices are i64; the axis exists and
-// shapes fit.
+// The nodes behind the public index operations and their gradient rules. Indices are i64; the axis exists and shapes
+// fit.
 namespace ebb {
 
 // Checks that the index has an integer dtype it may have and widens it to i64.
@@ -12,10 +12,10 @@ Tensor index_operand(const char* op, const Tensor& index);
 // x at index along an axis: a pick where the index has one element there and x's size elsewhere, else a gather.
 // `different`: no two elements of a line of the index are equal, as of a sort.
 Tensor gather_node(const Tensor& x, int axis, const Tensor& index, bool different = false);
-// Zeros of `shape` to which src is added at index: the transpose of gather_node.
+// Zeros of `shape` with src added at index: the transpose of gather_node.
 Tensor scatter_zero_add(const Tensor& src, int axis, const Tensor& index, const Shape& shape, bool different = false);
 Tensor scatter_node(const Tensor& x, int axis, const Tensor& index, const Tensor& src);
-// Slices of x, and zeros of `shape` to which slices are added.
+// Slices of x, and zeros of `shape` with slices added.
 Tensor index_select_node(const Tensor& x, int axis, const Tensor& index);
 Tensor index_zero_add(const Tensor& src, int axis, const Tensor& index, const Shape& shape);
 
@@ -28,7 +28,7 @@ Tensor weighted_gather_node(const Tensor& x, const Tensor& index, const Tensor& 
 Tensor weighted_scatter_node(const Tensor& y, const Tensor& index, const Tensor& weight, std::int64_t size);
 Tensor gather_dot_node(const Tensor& x, const Tensor& y, const Tensor& index);
 
-// Places [first, first + count) of argsort along an axis: without sorting what is not in them.
+// Places [first, first + count) of argsort along an axis, without sorting the others.
 Tensor argsort_range(const Tensor& x, int axis, bool descending, std::int64_t first, std::int64_t count);
 
 }  // namespace ebb

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Shape operations that put tensors together: cat and what is made of it.
+// Shape operations that join tensors: cat and the operations based on it.
 #include <algorithm>
 #include <numeric>
 
@@ -139,7 +139,7 @@ Tensor repeat(const Tensor& x, const Sizes& repeats) {
     const std::int64_t times = repeats[static_cast<std::size_t>(a)];
     require(times >= 0, "repeat: the number of repeats must not be negative, got {}", times);
     if (times == 1) continue;
-    // Everything from this axis on, as one block, several times.
+    // Everything from this axis on, as one block, repeated.
     const Shape now = y.shape();
     const std::int64_t size = checked_product("repeat", now[a], times);
     std::int64_t outer = 1, block = 1;

@@ -30,7 +30,7 @@ void require_square(const char* op, const Tensor& a) {
           "{}: needs square matrices, got shape {}", op, a.shape());
 }
 
-// Both with the same batch sizes and dtype, f32 or f64. The result of f on them is rounded back.
+// Brings both to the same batch sizes and dtype, f32 or f64. The result of f on them is rounded back.
 template <class F>
 Tensor solve_with(const char* op, const Tensor& a, const Tensor& b, F&& f) {
   require_square(op, a);
@@ -95,7 +95,7 @@ Tensor wide_matmul(const Tensor& a, const Tensor& b, DType dtype) {
 Tensor dot(const Tensor& a, const Tensor& b) {
   require(a.rank() == 1 && a.shape() == b.shape(), "dot: needs two vectors of equal length, got shapes {} and {}",
           a.shape(), b.shape());
-  // One number is a sum like any other, with gradients that fuse; panels, which are made for many, take longer.
+  // A single number is an ordinary sum, with gradients that fuse; panels, made for many outputs, take longer.
   const DType dtype = promote(a.dtype(), b.dtype());
   if (is_floating(dtype)) return cast(sum(widen(cast(a, dtype)) * widen(cast(b, dtype))), dtype);
   return matmul(a, b);

@@ -22,7 +22,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 
 namespace {
 
-// Whole numbers stay whole: a fraction of them would be another dtype.
+// Integers stay integers: a fraction of them would be another dtype.
 Tensor times(const char* op, const char* factor, const Tensor& x, double by) {
   if (by == 1) return x;
   if (is_floating(x.dtype())) return x * Scalar(by);

@@ -153,7 +153,7 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& running_mean, const Te
   require(n != 1, "{}: one value per channel has no variance, for an input of shape {}", op, x.shape());
   BatchNormResult out{cast(scaled(standardized(wide, axes, o.eps), w, b), x.dtype()), running_mean, running_var};
   if (!running_mean.defined() || n == 0) return out;
-  // Statistics are numbers about the batch, not part of what is differentiated.
+  // Statistics describe the batch and are not differentiated.
   NoHistory scope;
   const Tensor mean = row_mean(wide, axes), var = row_mean(square(wide - mean), axes);
   const double unbiased = static_cast<double>(n) / static_cast<double>(n - 1);

@@ -9,7 +9,7 @@
 // Shared by the norms and their gradient rules.
 namespace ebb {
 
-// The axes normalized_shape stands for; throws Error naming `op` unless it is the end of x's shape.
+// The axes of normalized_shape; throws Error naming `op` unless it is the end of x's shape.
 std::uint32_t normalized_axes(const char* op, const Tensor& x, const Shape& normalized_shape);
 
 // The mean over these axes, which stay with size 1.
@@ -20,10 +20,10 @@ Tensor standardized(const Tensor& wide, std::uint32_t axes, double eps);
 
 // A vector with one element per channel, broadcastable to [N, C, ...]: [C, 1, ...]. Undefined stays undefined.
 Tensor along_channels(const Tensor& vector, int rank);
-// Throws Error naming `op` unless x is floating [N, C, ...] and the vectors that are given are [C].
+// Throws Error naming `op` unless x is floating [N, C, ...] and the given vectors are [C].
 void require_channels(const char* op, const Tensor& x, std::initializer_list<std::pair<const char*, Tensor>> vectors);
-// [N, groups, channels of a group, the rest]: what group_norm normalizes along the last two axes. Weight and bias are
-// [groups, channels of a group, 1] there, so that one sweep computes all of it.
+// [N, groups, channels of a group, the rest]: the shape that group_norm normalizes along the last two axes. Weight and
+// bias are [groups, channels of a group, 1] there, so that one sweep computes everything.
 Shape grouped_shape(const char* op, const Tensor& x, std::int64_t groups);
 Tensor along_groups(const Tensor& vector, const Shape& grouped);
 std::uint32_t all_but_channels(int rank);

@@ -114,8 +114,8 @@ Tensor newton_step_of_erfinv(const Tensor& y, const Tensor& x) {
 
 }  // namespace
 
-// A step of Newton's method doubles the number of derivatives that are right, as it doubles the digits: after two from
-// a constant there are three.
+// A step of Newton's method doubles the number of derivatives that are right, just as it doubles the digits: after two
+// from a constant there are three.
 Tensor erfinv(const Tensor& x) {
   const Tensor real = as_real(x), wide = widen(real);
   const Tensor inside = abs(wide) < 1, v = where(inside, wide, 0);
@@ -156,7 +156,7 @@ Tensor bitwise_or(const Tensor& a, const Tensor& b) {
 Tensor bitwise_xor(const Tensor& a, const Tensor& b) {
   return both_bool(a, b) ? logical_xor(a, b) : bits(Op::bitwise_xor, a, b);
 }
-// −x − 1; the last eight bits of it for u8.
+// −x − 1; for u8 its last eight bits.
 Tensor bitwise_not(const Tensor& x) {
   if (x.dtype() == DType::bool_) return logical_not(x);
   require(is_integer(x.dtype()), Error::Kind::type, "bitwise_not: needs integers, got {}", name(x.dtype()));

@@ -6,7 +6,7 @@
 
 namespace ebb {
 
-// The norm of a large tensor is that of the norms of its pieces: ranks that hold some of them come to the same bits.
+// The norm of a large tensor is that of the norms of its pieces: ranks that each hold some pieces get the same bits.
 inline constexpr std::int64_t kNormPiece = 1 << 14;  // elements
 
 // The norms of x's pieces, in the order of its elements; the last piece may be shorter.

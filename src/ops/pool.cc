@@ -13,7 +13,7 @@
 namespace ebb {
 namespace {
 
-// [N, C, H, W] of whatever the caller has.
+// The caller's shape as [N, C, H, W].
 Shape image_shape(const char* op, int axes, const Shape& shape) {
   require(shape.rank() == axes + 1 || shape.rank() == axes + 2, "{}: needs {} or the same without N, got shape {}", op,
           axes == 1 ? "[N, C, L]" : "[N, C, H, W]", shape);
@@ -64,7 +64,7 @@ void require_floating(const char* op, const Tensor& x) {
 std::pair<Tensor, Tensor> largest_elements(const Tensor& x, const PoolWindows& p) {
   const Tensor image = reshape(x, p.image);
   const Tensor index = make_node(Op::max_pool_index, DType::i64, p.output, {image}, with_options(p.call));
-  // Along planes, wherever those of an image's channels lie: no copy where channels are last in memory.
+  // Along planes, regardless of where an image's channels are: no copy for channels-last memory.
   const std::int64_t images = p.image[0], channels = p.image[1];
   const Tensor values = gather(reshape(image, {images, channels, p.image[2] * p.image[3]}), 2,
                                reshape(index, {images, channels, p.output[2] * p.output[3]}));
@@ -80,7 +80,7 @@ std::pair<Tensor, Tensor> max_pool(const char* op, int axes, const Tensor& x, co
   return largest_elements(x, pool_windows(op, axes, x.shape(), window, o.stride, o.padding, o.dilation, o.ceil_mode));
 }
 
-// The values alone, as a formula.
+// The values only, as a formula.
 Tensor largest(int axes, const Tensor& x, const SizePair& window, const MaxPoolOptions& o) {
   const SizePair step = o.stride.value_or(window);
   return deferred(
@@ -133,7 +133,7 @@ PoolWindows avg_pool_windows(const char* op, int axes, const Shape& shape, const
 }
 
 Tensor avg_pool_divisors(const PoolWindows& p, bool count_include_pad, DType dtype) {
-  // A window counts what it covers of the input, padded or not, along each axis.
+  // A window counts the part of the input that it covers, padded or not, along each axis.
   std::vector<double> counts[2];
   for (int d : {0, 1}) {
     const auto k = static_cast<std::size_t>(d);
@@ -191,7 +191,7 @@ Tensor avg_pool1d(const Tensor& x, std::int64_t window, const AvgPoolOptions& op
 
 namespace {
 
-// Large windows that share no element are reductions, which add in double precision.
+// Large windows that do not overlap are reductions, which add in double precision.
 Tensor adaptive_avg_pool(const char* op, int axes, const Tensor& x, const SizePair& output) {
   require_floating(op, x);
   const PoolWindows p = adaptive_windows(op, axes, x.shape(), output);

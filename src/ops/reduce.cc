@@ -35,7 +35,7 @@ Tensor drop_axes(const Tensor& y, const Shape& shape, std::uint32_t mask, bool k
 Tensor summand(const Tensor& x) { return cast(x, compute_dtype(x.dtype())); }
 DType result_dtype(DType x) { return is_floating(x) ? x : DType::i64; }
 
-// Statistics are made of reals, in f32 or f64.
+// Statistics of reals, in f32 or f64.
 Tensor wide_real(const Tensor& x) { return widen(as_real(x)); }
 
 // sqrt v with derivative 0 at v = 0, where the true one is infinite and would meet a zero: 0·inf is not a number.
@@ -76,12 +76,12 @@ Tensor cumulate(Op op, const char* name, const Tensor& x, std::int64_t axis) {
   }
   Attrs attrs;
   attrs.i[0] = normalize_axis(name, axis, x.rank());
-  // Halves as they are: the call accumulates in f64 and rounds once.
+  // Halves are not converted: the call accumulates in f64 and rounds once.
   const Tensor numbers = cast(x, result_dtype(x.dtype()));
   return make_node(op, numbers.dtype(), x.shape(), {numbers}, attrs);
 }
 
-// The formula of a statistic over axes, with a number that it is told.
+// The formula of a statistic over axes, with a number passed to it.
 using Statistic = Tensor (*)(const Tensor& x, std::uint32_t mask, bool keepdim, double number);
 template <Statistic statistic>
 Tensor deferred_statistic(const char* name, const Tensor& x, const Axes& axes, bool keepdim, double number = 0) {
@@ -205,7 +205,7 @@ Tensor logsumexp(const Tensor& x, const Axes& axes, bool keepdim) {
   return deferred_statistic<logsumexp_formula>("logsumexp", x, axes, keepdim);
 }
 
-// Counting serves empty tensors too: any of nothing is false, all of nothing is true.
+// Counting works for empty tensors too: any of nothing is false, all of nothing is true.
 Tensor any(const Tensor& x, const Axes& axes, bool keepdim) { return sum(cast(x, DType::bool_), axes, keepdim) > 0; }
 Tensor all(const Tensor& x, const Axes& axes, bool keepdim) {
   return sum(logical_not(cast(x, DType::bool_)), axes, keepdim) == 0;
@@ -225,7 +225,7 @@ Tensor cumprod(const Tensor& x, std::int64_t axis) { return cumulate(Op::cumprod
 
 namespace {
 
-// x as [..., n] and where its result goes back to: along an axis or flattened.
+// x as [..., n] and the shape of its result: along an axis or flattened.
 struct Sorted {
   Tensor x;  // the axis of interest, or the flattened tensor
   int axis;

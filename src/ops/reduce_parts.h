@@ -4,7 +4,7 @@
 
 #include "ebb/tensor.h"
 
-// Shared by logsumexp and its gradient rule: built in one way, so that merging common subexpressions leaves one
+// Shared by logsumexp and its gradient rule: built identically, so that merging common subexpressions leaves one
 // exponential per element when both are requested.
 namespace ebb {
 

@@ -148,7 +148,7 @@ Tensor expand(const Tensor& x, const Sizes& sizes) {
 
 Tensor broadcast_to(const Tensor& x, const Shape& shape) { return expand(x, shape); }
 
-// Pad `shape` with leading ones, sum where its size is 1 and x's is not, reshape.
+// Pads `shape` with leading ones, sums where its size is 1 and x's is not, reshapes.
 Tensor sum_to(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
   const int fresh = x.rank() - shape.rank();
@@ -174,7 +174,7 @@ Tensor narrow(const Tensor& x, std::int64_t axis, std::int64_t start, std::int64
 
 SliceRange slice_range(std::int64_t size, std::int64_t start, std::int64_t stop, std::int64_t step) {
   require(step != 0, "slice: the step must not be 0");
-  // The positions that may be named: 0..size going up, size−1..−1 going down.
+  // The valid positions: 0..size going up, size−1..−1 going down.
   const std::int64_t lowest = step > 0 ? 0 : -1, highest = step > 0 ? size : size - 1;
   auto place = [&](std::int64_t position) {
     if (position < 0) position = std::max(position, -size - 1) + size;
@@ -246,14 +246,14 @@ std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, std::int64_t axi
 
 namespace {
 
-// Of the last two axes: the columns [1, columns], and where a diagonal passes the rows, [rows, 1]. In f32 where it
-// counts them, since loops of machine code compare floats; else in i32: i64 takes twice as long, and its masks have to
-// become as narrow as the elements.
+// For the last two axes: the columns [1, columns], and where a diagonal crosses the rows, [rows, 1]. In f32 where it
+// can count them, since loops of machine code compare floats; else in i32: i64 takes twice as long, and its masks have
+// to be narrowed to the width of the elements.
 std::pair<Tensor, Tensor> columns_and_diagonal(const char* op, const Tensor& x, std::int64_t diagonal) {
   require(x.rank() >= 2, "{}: needs at least two axes, got shape {}", op, x.shape());
   const std::int64_t rows = x.shape()[x.rank() - 2], columns = x.shape()[x.rank() - 1];
-  diagonal = std::clamp(diagonal, -rows, columns);    // beyond these it passes none
-  const std::int64_t most = std::max(rows, columns);  // a diagonal passes from −most to 2·most
+  diagonal = std::clamp(diagonal, -rows, columns);    // beyond these it crosses none
+  const std::int64_t most = std::max(rows, columns);  // a diagonal crosses from −most to 2·most
   const DType dtype = most < std::int64_t{1} << 23   ? DType::f32
                       : most < std::int64_t{1} << 29 ? DType::i32
                                                      : DType::i64;
@@ -307,7 +307,7 @@ Tensor diag(const Tensor& x, std::int64_t offset) {
 
 Tensor contiguous(const Tensor& x) {
   require(x.defined(), "contiguous: the input has no value (a default-constructed Tensor)");
-  // The result of an operation lies row-major; a view of it may not, unless it is only a reshape.
+  // The result of an operation is stored row-major; a view of it may not be, unless it is only a reshape.
   const auto lies_somewhere = [](const Tensor& t) { return t.evaluated() || is_placeholder(*t.node()); };
   Tensor from = x;
   while (!lies_somewhere(from) && (from.node()->op == Op::reshape || info(from.node()->op).cls == OpClass::alias)) {

@@ -4,10 +4,10 @@
 
 #include "ebb/tensor.h"
 
-// The nodes that the public shape operations and the gradient rules are made of.
+// The nodes of the public shape operations and the gradient rules.
 namespace ebb {
 
-// Elements start, start + step, ... along an axis; returns x itself where that is all of it. Positions must exist.
+// Elements start, start + step, ... along an axis; returns x itself if that is all of it. Positions must exist.
 Tensor narrow_node(const Tensor& x, int axis, std::int64_t start, std::int64_t length, std::int64_t step);
 
 // Zeros before and after along an axis; amounts must not be negative.
@@ -19,10 +19,10 @@ struct SliceRange {
 };
 SliceRange slice_range(std::int64_t size, std::int64_t start, std::int64_t stop, std::int64_t step);
 
-// Sizes added and multiplied; an Error naming `op` where the result does not fit.
+// Sums and products of sizes; throws an Error naming `op` if the result does not fit.
 std::int64_t checked_sum(const char* op, std::int64_t a, std::int64_t b);
 std::int64_t checked_product(const char* op, std::int64_t a, std::int64_t b);
-// An Error where there is no memory for this many numbers: before they are listed, one after the other.
+// Throws an Error if there is no memory for this many numbers, before they are listed one by one.
 void require_memory_for(const char* op, std::int64_t numbers);
 
 }  // namespace ebb

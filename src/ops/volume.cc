@@ -17,7 +17,7 @@ void require_volume(const char* op, const Tensor& x) {
 
 }  // namespace
 
-// The kd planes of a window as further channels of its first: one convolution of planes, N·D' of them.
+// The kd planes of a window become further channels of its first: one convolution of planes, N·D' of them.
 Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv3dOptions& o) {
   if (x.rank() == 4) return select(conv3d(unsqueeze(x, 0), weight, bias, o), 0, 0);
   require_volume("conv3d", x);
@@ -52,10 +52,10 @@ Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
 
 namespace {
 
-// Planes [N, C, D, kd, ...] where they land: plane k of position d at d·stride + k·dilation, of `size` planes.
+// Adds planes [N, C, D, kd, ...] where they land: plane k of position d at d·stride + k·dilation, of `size` planes.
 Tensor overlaid(const Tensor& taps, std::int64_t stride, std::int64_t dilation, std::int64_t size) {
   const std::int64_t n = taps.size(0), c = taps.size(1), depth = taps.size(2), h = taps.size(4), w = taps.size(5);
-  // Without dilation, as many planes of a position as its stride follow each other: only what is beyond is laid over.
+  // Without dilation, a position's first `stride` planes are contiguous: only those beyond overlap.
   const std::int64_t together = dilation == 1 ? stride : 1;
   Tensor total;
   for (std::int64_t k = 0; k < taps.size(3); k += together) {
@@ -71,7 +71,7 @@ Tensor overlaid(const Tensor& taps, std::int64_t stride, std::int64_t dilation, 
 
 }  // namespace
 
-// Every plane by itself with the kd planes of a window as further channels, and the results laid over one another.
+// Each plane separately, with the kd planes of a window as further channels, and the results overlaid.
 Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTranspose3dOptions& o) {
   const char* op = "conv_transpose3d";
   if (x.rank() == 4) return select(conv_transpose3d(unsqueeze(x, 0), weight, bias, o), 0, 0);
@@ -110,7 +110,7 @@ Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bia
 
 namespace {
 
-// Along the planes, then along the depth: largest elements and means of boxes are those of their sides.
+// Along the planes, then along the depth: maxima and means of boxes are separable.
 template <class OfPlanes, class OfDepth>
 Tensor pooled(const char* op, const Tensor& x, OfPlanes of_planes, OfDepth of_depth) {
   if (x.rank() == 4) return select(pooled(op, unsqueeze(x, 0), of_planes, of_depth), 0, 0);
@@ -167,7 +167,7 @@ Tensor max_pool3d(const Tensor& x, SizeTriple window, const Pool3dOptions& o) {
 
 namespace {
 
-// The same with positions: where in its plane, and in which plane, each was found.
+// The same with positions: the place in its plane, and the plane, of each.
 template <class Planes, class Lines>
 std::pair<Tensor, Tensor> pooled_with_indices(const char* op, const Tensor& x, Planes pool_planes, Lines pool_lines) {
   if (x.rank() == 4) {

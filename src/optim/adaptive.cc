@@ -89,7 +89,7 @@ Tensor Adagrad::update(const std::string& name, const Tensor& p, const Tensor& g
   return p - rate * (g / (sqrt(s) + o_.eps));
 }
 
-// ---- as the registry has them ---------------------------------------------------------------------------------------
+// ---- for the registry -----------------------------------------------------------------------------------------------
 
 template <class V>
 void each_option(V& v, AdamOptions& o) {

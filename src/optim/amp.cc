@@ -14,7 +14,7 @@ LossScaler::LossScaler(const LossScalerOptions& o) : o_(o), here_{o.scale} {
   require(o.growth_interval > 0, "LossScaler: growth_interval must be positive, got {}", o.growth_interval);
 }
 
-// 2^16 is beyond f16, so the product is made in f32; the cotangent is cast where the loss was.
+// 2^16 overflows f16, so the product is computed in f32; the cotangent is cast where the loss was.
 Tensor LossScaler::scale(const Tensor& loss) const {
   const Tensor wide = widen(loss);
   return there_.scale.defined() ? wide * cast(there_.scale, wide.dtype()) : wide * here_.scale;
@@ -31,7 +31,7 @@ Gradients LossScaler::unscale(const Gradients& gradients) const {
 }
 
 // One infinity makes a sum of absolute values infinite, a NaN makes it NaN; so can finite gradients of absurd size,
-// which are no better. Reading memory once is all this costs.
+// which are no better. The cost is reading memory once.
 Tensor LossScaler::finite(const Parameters& parameters, const Gradients& gradients) {
   std::vector<Tensor> sums;
   for (const Parameter& p : parameters) {

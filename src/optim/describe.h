@@ -6,7 +6,7 @@
 #include "core/options.h"
 #include "ebb/optim/registry.h"
 
-// How an optimiser is described, beside its formula: its options struct by each_option(), the rest by describe().
+// The description of an optimiser, next to its formula: its options struct by each_option(), the rest by describe().
 namespace ebb::optim {
 
 template <class Kind, class Options>
@@ -28,7 +28,7 @@ std::vector<OptimizerInfo> adaptive_entries();
 std::vector<OptimizerInfo> sgd_entries();
 std::vector<OptimizerInfo> layerwise_entries();
 
-// Descriptions of options that several optimisers have.
+// Descriptions of options shared by several optimisers.
 inline constexpr const char* kRate = "the learning rate";
 inline constexpr const char* kMomentum = "how much of the last step goes on";
 inline constexpr const char* kBeta1 = "how much of the average gradient stays at each step";

@@ -82,7 +82,7 @@ Tensor Muon::update(const std::string& name, const Tensor& parameter, const Tens
   return p - (lr() * 0.2 * std::sqrt(static_cast<double>(std::max(rows, columns)))) * x;
 }
 
-// ---- as the registry has them ---------------------------------------------------------------------------------------
+// ---- for the registry -----------------------------------------------------------------------------------------------
 
 template <class V>
 void each_option(V& v, LarsOptions& o) {

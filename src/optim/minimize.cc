@@ -11,7 +11,7 @@
 namespace ebb::optim {
 namespace {
 
-// The function along its way: value and gradient at a flat x, both computed.
+// A point of the search: value and gradient at a flat x, both computed.
 struct Point {
   Tensor x, gradient;
   double value = 0;
@@ -21,7 +21,7 @@ using Oracle = std::function<Point(const Tensor& x)>;
 double inner(const Tensor& a, const Tensor& b) { return sum(a * b).item(); }
 double largest(const Tensor& g) { return g.numel() == 0 ? 0 : max(abs(g)).item(); }
 
-// The minimum of the cubic through two values and slopes, kept away from the ends of the interval; its middle where
+// The minimum of the cubic through two values and slopes, kept away from the ends of the interval; its midpoint if
 // there is none.
 double cubic_minimum(double a, double fa, double ga, double b, double fb, double gb) {
   const double d1 = ga + gb - 3 * (fa - fb) / (a - b);
@@ -34,8 +34,8 @@ double cubic_minimum(double a, double fa, double ga, double b, double fb, double
   return std::clamp(t, low + margin, high - margin);
 }
 
-// A step length that satisfies the strong Wolfe conditions: an interval that must contain one is found by going
-// further, then narrowed. The best point seen is returned if the evaluations run out.
+// A step length that satisfies the strong Wolfe conditions: an interval that must contain one is found by
+// extrapolation, then narrowed. The best point seen is returned if the evaluations run out.
 class LineSearch {
  public:
   LineSearch(const Oracle& oracle, const Point& start, const Tensor& direction, const LbfgsOptions& o)
@@ -71,7 +71,7 @@ class LineSearch {
   }
   bool too_high(const Trial& t) const { return t.point.value > start_.value + o_.c1 * t.length * slope0_; }
 
-  // `low` has the lowest value so far and falls towards `high`.
+  // `low` has the lowest value so far and descends towards `high`.
   Point narrow(Trial low, Trial high) const {
     for (int k = 0; k < 25 && std::abs(high.length - low.length) * std::abs(slope0_) > 1e-18; ++k) {
       const double t = cubic_minimum(low.length, low.point.value, low.slope, high.length, high.point.value, high.slope);
@@ -94,13 +94,13 @@ class LineSearch {
   double slope0_;
 };
 
-// Pairs s = change of x, y = change of the gradient; −H·g without ever holding H.
+// Pairs s = change of x, y = change of the gradient; computes −H·g without ever storing H.
 class InverseHessian {
  public:
   explicit InverseHessian(int limit) : limit_(static_cast<std::size_t>(limit)) {}
   void add(const Tensor& s, const Tensor& y) {
     const double sy = inner(s, y);
-    if (sy <= 1e-10 * inner(y, y)) return;  // the curvature along s is not positive enough to be of use
+    if (sy <= 1e-10 * inner(y, y)) return;  // the curvature along s is not positive enough to be useful
     if (pairs_.size() == limit_) pairs_.pop_front();
     pairs_.push_back({s, y, 1 / sy});
     scale_ = sy / inner(y, y);

@@ -9,13 +9,13 @@
 // Pieces that several optimisers share.
 namespace ebb::optim {
 
-// beta·average + (1 − beta)·x, where an average that does not exist yet is zero.
+// beta·average + (1 − beta)·x, where an undefined average counts as zero.
 inline Tensor running_average(const Tensor& average, const Tensor& x, double beta) {
   return average.defined() ? beta * average + (1 - beta) * x : (1 - beta) * x;
 }
 
 // A number that changes with the step. The host knows it, unless only the device knows how many steps were taken: then
-// it is one there, in f64, and multiplies tensors in their own dtype.
+// it is one number there, in f64, and multiplies tensors in their own dtype.
 class StepNumber {
  public:
   StepNumber(double x) : known_(x) {}
@@ -65,7 +65,7 @@ class StepNumber {
   Tensor there_;
 };
 
-// 1 − betaᵗ: what a running average that began at zero has seen so far.
+// 1 − betaᵗ: total weight so far of a running average that began at zero.
 template <class Slots>
 StepNumber bias_correction(double beta, const Slots& slots) {
   return 1.0 - pow(beta, StepNumber::of(slots));

@@ -21,7 +21,7 @@ void Optimizer::set_lr(double lr) {
   lr_ = lr;
 }
 
-// All new values are known before any of them is put in place: an error leaves parameters and state as they were.
+// All new values are known before any of them is stored: an error leaves parameters and state unchanged.
 struct Optimizer::Change {
   const Parameter* parameter;
   Tensor value, gradient;
@@ -88,8 +88,8 @@ std::vector<Tensor> values_of(const Changes& changes) {
       if (t.defined()) together.push_back(t);
     }
     if (c.slots.count.defined()) together.push_back(c.slots.count);
-    // The caller still holds the gradients. One that is only summed on the way to the update, a bias's, would keep all
-    // that it is the sum of; computed, it keeps itself.
+    // The caller still holds the gradients. One that the update only sums, such as a bias's, would keep all its
+    // summands alive; computed, it keeps only itself.
     constexpr std::int64_t kSmall = 1 << 16;
     if (c.gradient.numel() <= kSmall) together.push_back(c.gradient);
   }

@@ -17,7 +17,7 @@ double cosine_between(double start, double end, double part) {
 
 double real(std::int64_t n) { return static_cast<double>(n); }
 
-// A course of values in phases; each ends at a step that may lie between two.
+// Values over time in phases; each ends at a step that may lie between two.
 struct Phase {
   double end_step, start, end;
 };

@@ -39,7 +39,7 @@ Tensor Lion::update(const std::string& name, const Tensor& p, const Tensor& g, S
   return p - lr() * direction;
 }
 
-// ---- as the registry has them ---------------------------------------------------------------------------------------
+// ---- for the registry -----------------------------------------------------------------------------------------------
 
 template <class V>
 void each_option(V& v, SgdOptions& o) {

@@ -49,7 +49,7 @@ bool Attempts::take_in(Trial& t, std::int32_t in, int rank) const {
   return t.take_in(h, f_.groups[h], seen_map(g_, f_, in), rank);
 }
 
-// Where the trial makes the whole space one row, a total made before would still be ready only in the epilogue.
+// Where the trial makes the whole space one row, an earlier total would still be ready only in the epilogue.
 bool Attempts::totals_fit(const Trial& t) const {
   auto has_totals = [this](int group) {
     const SweepGroup& g = f_.groups[group];

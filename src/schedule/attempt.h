@@ -11,7 +11,7 @@
 
 namespace ebb {
 
-// Is a sum over the first axes one of so few rows that its parts write more than they read?
+// Is a sum over the first axes one over so few rows that its parts would write more than they read?
 inline bool few_rows(std::int64_t rows, std::int64_t columns) {
   return rows_per_part(rows, columns) < kScheduleModel.few_rows;
 }
@@ -22,9 +22,9 @@ class Attempts {
   Attempts(const ValueGraph& graph, Fusion& fusion, Reductions reductions)
       : g_(graph), f_(fusion), reductions_(reductions) {}
 
-  // Null: it does not fit. May make the space of a small group one row, where a total is needed by its own sweep.
+  // Null: it does not fit. May turn the space of a small group into one row, where its own sweep needs a total.
   std::optional<Trial> attempt(std::int32_t v, int level);
-  // The same, as if all inputs but those of `base` were memory.
+  // The same, treating all inputs but those of `base` as memory.
   std::optional<Trial> attempt_with(std::int32_t v, int level, std::int32_t base);
   bool totals_fit(const Trial& t) const;
 

@@ -42,12 +42,12 @@ std::optional<Trial> Attempts::attempt_elementwise(std::int32_t v, int level) {
     }
   }
   // Numbers computed on fewer axes can become row values only if the new axes are inner ones; else they would be
-  // computed again for every row.
+  // recomputed for every row.
   if (t.axes.size() > axes_before && axes_before > 0 && first_new < last_old) return std::nullopt;
   t.add_signature(varies);
   const bool open = t.rows == SweepGroup::kUndecided;
   if (!t.signatures_fit()) return std::nullopt;
-  // For the same reason they are no rows where they lie side by side, one for each innermost element.
+  // For the same reason they cannot be rows stored side by side, one for each innermost element.
   int inner = rank - 1;
   while (inner > 0 && t.map[inner] < 0) --inner;
   if (open && t.rows != SweepGroup::kUndecided && varies == t.all() && inner >= 0 && t.map[inner] >= 0 &&

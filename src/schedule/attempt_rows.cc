@@ -127,7 +127,7 @@ std::optional<Trial> Attempts::attempt_reduce(std::int32_t v, int level) {
   return t;
 }
 
-// Unifies a row operand (index or cotangent of pick/place) with the trial; `axis` is the one it has not.
+// Unifies a row operand (index or cotangent of pick/place) with the trial; `axis` is the one it lacks.
 bool Attempts::take_row_operand(Trial& t, std::int32_t in, int level, int rank) {
   if (inside(in, level)) {
     if (placed_.of_base(in).post != Post::no) return false;
@@ -166,8 +166,8 @@ std::optional<Trial> Attempts::attempt_place(std::int32_t v, int level) {
 }
 
 std::optional<Trial> Attempts::finish_row_op(Trial& t, int rank, int axis, std::int8_t column, bool pick) {
-  // Its dimensions are all axes of the space: along another one it would be computed again for every element, and
-  // never where there are none.
+  // Its dimensions are all axes of the space: along any other it would be recomputed for every element, and never where
+  // there are none.
   std::uint32_t covered = 1u << column;
   for (int d = 0; d < rank; ++d) {
     if (t.map[d] >= 0) covered |= 1u << t.map[d];

@@ -48,7 +48,7 @@ void install_backend(Device device, Backend& backend) {
 bool is_available(Device device) {
   try {
     return find_backend(device) != nullptr;
-  } catch (const Error&) {  // it is there, but too old: using it says so
+  } catch (const Error&) {  // it exists but is too old: using it reports that
     return false;
   }
 }

@@ -11,7 +11,7 @@ namespace ebb {
 
 namespace {
 
-// Does v read `in` from memory wherever the two are? What is repeated for every row, a bias, always is.
+// Does v read `in` from memory wherever the two are placed? A value repeated for every row, a bias, always is.
 bool apart(const ValueGraph& g, const Refusals& refusals, std::int32_t v, std::int32_t in) {
   const Value& x = g.values[in];
   if (!x.is_view()) return refusals.contains({v, in});
@@ -27,9 +27,9 @@ bool apart(const ValueGraph& g, const Refusals& refusals, std::int32_t v, std::i
 
 }  // namespace
 
-// Levels of one fusion count from its own waits. Told to wait for them, the next would be a level later, and so on: so
-// decisions look at the levels that values would have if nothing but `delay` held them up, and all shared a sweep that
-// are not known to be apart.
+// Levels of one fusion include its own waits. If decisions used them, the next round would be a level later, and so on:
+// so they use the levels that values would have if nothing but `delay` held them up, and if all shared a sweep that are
+// not known to be apart.
 Levels natural_levels(const ValueGraph& g, const Fusion& f, const Refusals& refusals, const std::vector<int>& delay) {
   const Placed placed{g, f};
   const std::size_t n = g.values.size();
@@ -74,7 +74,7 @@ Levels natural_levels(const ValueGraph& g, const Fusion& f, const Refusals& refu
 }
 
 // Work that only later levels need is better done there: what it reads is in memory anyway, what it makes then is not.
-// Reductions make little of much, so they wait a level or two at most. Gives the level each value should wait for.
+// Reductions make little of much, so they wait a level or two at most. Returns the level each value should wait for.
 std::vector<int> latest_levels(const ValueGraph& g, const Fusion& f, const Levels& levels, const Refusals& refusals) {
   const auto n = static_cast<std::int32_t>(g.values.size());
   constexpr int kNever = 1 << 30;
@@ -90,7 +90,7 @@ std::vector<int> latest_levels(const ValueGraph& g, const Fusion& f, const Level
       if (!reduces || use[v] <= level + 2) out[v] = level = use[v];
     }
     if (x.is_view() && x.op != Op::depend) level = std::max(level, use[v] == kNever ? level : use[v]);
-    // A library call reads memory, so what it reads is made a level before it: waiting any longer would only push the
+    // A library call reads memory, so its inputs are made a level before it: waiting any longer would only push the
     // call, and everything after it, to a later level.
     const bool call = x.is_call();
     for (std::int32_t in : x.inputs) {
@@ -103,8 +103,8 @@ std::vector<int> latest_levels(const ValueGraph& g, const Fusion& f, const Level
 
 namespace {
 
-// Is v a level after `group`, which it reads, for no other reason than that the two do not fit into one sweep? Waiting
-// for v is in vain then: it would move on by as much.
+// Is v a level after `group`, which it reads, only because the two do not fit into one sweep? Waiting for v is then in
+// vain: it would move on by as much.
 bool refused(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved, std::int32_t v, int group) {
   if (group < 0 || f.places[v].group < 0 || f.places[v].group == group) return false;
   if (!moved.empty() && moved[v] > 0) return false;
@@ -119,7 +119,7 @@ bool refused(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved
   return level < f.places[v].level;
 }
 
-// How a sweep is divided when what a later sweep reads again waits for that one.
+// How a sweep is divided when values that a later sweep reads again wait for that one.
 struct Division {
   int later = 0;
   // By value, what must stay behind: for a total that the later sweep waits for, or for another reader.
@@ -182,8 +182,8 @@ bool is_cheap(Op op) { return info(op).cls == OpClass::elementwise && !info(op).
 }  // namespace
 
 // A sweep whose values a later one needs again is better run with that one: they then never go through memory. Only
-// what the later one waits for stays behind, with what it is made of. (Cross-entropy: the number of kept targets is
-// counted first; all the rest, value and gradient, is one sweep after that.)
+// what the later one waits for stays behind, with its inputs. (Cross-entropy: the number of kept targets is counted
+// first; everything else, value and gradient, is one sweep after that.)
 void delay_groups(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved, const Refusals& refusals,
                   bool by_level, std::vector<int>& delay) {
   each_division(g, f, moved, refusals, by_level, [&](const SweepGroup& group, const Division& d) {
@@ -202,7 +202,7 @@ bool compute_twice_what_totals_share(ValueGraph& g, const Fusion& f) {
       if (d.early[m]) continue;
       for (std::int32_t in : g.values[m].inputs) late[g.base(in)] = 1;
     }
-    // A copy is made of copies or of what is in memory already.
+    // A copy is computed from copies or from values already in memory.
     for (auto it = group.members.rbegin(); it != group.members.rend(); ++it) {
       if (d.early[*it] != Division::total || !late[*it] || !is_cheap(g.values[*it].op)) continue;
       shared[*it] = 1;

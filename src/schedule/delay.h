@@ -8,14 +8,14 @@
 
 namespace ebb {
 
-// Readers, and what they read but cannot have in their own sweep: it shows only where the two are on one level, so it
+// Readers, and values they read but cannot have in their own sweep: this shows only while both are on one level, so it
 // is kept from round to round.
 using Refusals = std::set<std::pair<std::int32_t, std::int32_t>>;
 
-// When work should wait for a later level. Both inspect a finished fusion and return, for each value, the earliest
-// level at which the next round of fusion may place it.
+// Which work should wait for a later level. Both functions inspect a finished fusion and return, for each value, the
+// earliest level at which the next round of fusion may place it.
 
-// When a value could be made, and when its sweep (or call) could be run, if nothing waited but for `delay`.
+// When a value could be made, and when its sweep (or call) could run, if nothing waited except for `delay`.
 struct Levels {
   std::vector<int> own, sweep;
 };
@@ -26,8 +26,8 @@ Levels natural_levels(const ValueGraph& graph, const Fusion& fusion, const Refus
 std::vector<int> latest_levels(const ValueGraph& graph, const Fusion& fusion, const Levels& levels,
                                const Refusals& refusals);
 
-// For whole sweeps whose values a later sweep reads again; raises entries of `delay`. `moved` is what an earlier round
-// was told to wait for. What cannot share a sweep is told by the levels the two have now, or by refusals.
+// For whole sweeps whose values a later sweep reads again; raises entries of `delay`. `moved` says what an earlier
+// round delayed. What cannot share a sweep is known from the two's present levels, or from the refusals.
 void delay_groups(const ValueGraph& graph, const Fusion& fusion, const std::vector<int>& moved,
                   const Refusals& refusals, bool by_level, std::vector<int>& delay);
 

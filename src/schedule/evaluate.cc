@@ -23,7 +23,7 @@ std::vector<Tensor> owned(std::span<Node* const> nodes) {
   return tensors;
 }
 
-// What is to be computed: those of the nodes that are not yet evaluated, and their companions. A loss and its gradients
+// The tensors to compute: those of the nodes that are not yet evaluated, and their companions. A loss and its gradients
 // are one computation: evaluating one computes the others in the same sweeps. All on one device, the first encountered;
 // the rest follows afterwards. False: a part of the graph is missing.
 bool find_unevaluated(std::span<Node* const> nodes, GraphLock& lock, Device& device, std::vector<Tensor>& roots) {
@@ -67,7 +67,7 @@ bool find_unevaluated(std::span<Node* const> nodes, GraphLock& lock, Device& dev
   return true;
 }
 
-// Follows the graph to what is already evaluated, or to what must be moved between devices first.
+// Follows the graph to evaluated nodes, or to what must first be moved between devices.
 Traced trace_roots(std::span<Node* const> nodes, GraphLock& lock, std::vector<Tensor>& roots, Trace& t) {
   for (;;) {
     t.device = default_device();
@@ -75,7 +75,7 @@ Traced trace_roots(std::span<Node* const> nodes, GraphLock& lock, std::vector<Te
       const Traced traced = trace(t, roots, lock);
       if (traced != Traced::part_missing) return traced;
     }
-    lock.unlock();  // what is let go of is released without it
+    lock.unlock();  // dropped references are released without it
     roots.clear();
     t.clear();
     lock.widen();
@@ -88,14 +88,14 @@ struct Room {
   std::vector<Tensor> roots, kept;
   Trace trace;
   GraphRun::Room run;
-  // The trace whose formulas had to be expanded, and its nodes; empty where there was none.
+  // The trace whose formulas had to be expanded, and its nodes; empty if there was none.
   std::vector<Tensor> kept_before;
   std::vector<std::shared_ptr<const Formula>> formulas;
   Trace before;
 };
 struct Spare {
   Room* room;
-  bool closed;  // something static may still be evaluated when the thread's variables are gone
+  bool closed;  // static destructors may evaluate after the thread's variables are gone
 };
 constinit thread_local Spare spare{nullptr, false};
 struct CloseSpare {
@@ -143,8 +143,8 @@ void expand_all(std::span<const Tensor> nodes) {
   for (const Tensor& t : nodes) expand(t);
 }
 
-// The plan that was found for a graph serves it from now on without the nodes of its formulas. Where a run would need
-// them, they are made at once the next time.
+// Makes a graph's plan available for its formulas unexpanded. Where a run would need their nodes, they are made
+// immediately the next time.
 void fold_plan(const Plan& plan, const Trace& after, Room& room) {
   room.before.read_key();
   Folding made = folded(plan, after, room.before);
@@ -167,7 +167,7 @@ void evaluate(std::span<Node* const> nodes) {
     room.clear();
     std::vector<Tensor>& roots = room->roots;
     Trace& t = room->trace;
-    // In this order: what is released is destroyed after the lock.
+    // In this order: released nodes are destroyed after unlocking.
     std::optional<Claim> claim;
     std::optional<GraphRun> run;
     const std::uint32_t ended_before = Claim::ended();

@@ -32,8 +32,8 @@ class Fold {
   std::int32_t place(std::int32_t node) const { return places_[static_cast<std::size_t>(node)]; }
   const Node& node(std::int32_t i) const { return *after_.nodes[static_cast<std::size_t>(i)]; }
 
-  // Where each node was before: -1 for those that were made since. False: other nodes have changed, too, because
-  // another thread has computed them. A formula need not read all of its operands.
+  // Finds where each node was before: -1 for those made since. False: other nodes have changed, too, because another
+  // thread has computed them. A formula need not read all of its operands.
   bool find_places() {
     std::unordered_map<const Node*, std::int32_t> of;
     for (std::size_t i = 0; i < before_.nodes.size(); ++i) of.emplace(before_.nodes[i], static_cast<std::int32_t>(i));

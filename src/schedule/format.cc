@@ -23,7 +23,7 @@ constexpr std::int64_t kSummaryAbove = 1000, kEdge = 3;
 
 // ---- one floating number --------------------------------------------------------------------------------------------
 
-// The bits of a number in its own dtype, to see whether a text reads back as the same number.
+// The bits of a number in its own dtype, to check whether a text reads back as the same number.
 std::uint16_t half_bits(DType d, double x) {
   const auto f = static_cast<float>(x);
   return d == DType::f16 ? half_from(f).bits : bfloat16_from(f).bits;
@@ -33,7 +33,7 @@ std::uint16_t half_bits(DType d, double x) {
 std::string shortest(DType dtype, double x) {
   char text[64];
   if (is_half(dtype)) {
-    // The nearest number of so many digits need not read back where the one on its other side does: at a power of two
+    // The nearest number of so many digits may not read back although the one on its other side does: at a power of two
     // the interval of a half reaches twice as far up as down.
     const std::uint16_t wanted = half_bits(dtype, x);
     for (int digits = 0;; ++digits) {
@@ -136,7 +136,7 @@ std::string padded(std::size_t width, const std::string& s) {
   return (s.size() < width ? std::string(width - s.size(), ' ') : "") + s;
 }
 
-// Comparisons happen in the numbers' own dtype, as NumPy's do: 1e-4 in f32 is not less than 1e-4.
+// Compares in the numbers' own dtype, as NumPy does: 1e-4 in f32 is not less than 1e-4.
 double in_dtype(DType dtype, double x) {
   switch (dtype) {
     case DType::f64:

@@ -27,7 +27,7 @@ class Traffic {
 
   std::int64_t of(const Fusion& fusion) const {
     std::int64_t all = 0;
-    std::vector<int> read_by(bytes_.size(), -1);  // the last group that was seen to read it
+    std::vector<int> read_by(bytes_.size(), -1);  // the last group seen to read it
     for (int k = 0; k < static_cast<int>(fusion.groups.size()); ++k) {
       for (const std::int32_t v : fusion.groups[k].members) {
         if (!live_[v]) continue;  // in no sweep
@@ -47,7 +47,7 @@ class Traffic {
   std::vector<std::int64_t> bytes_;
 };
 
-// A fusion, and the level that each value was told to wait for.
+// A fusion, and the level that each value was delayed to.
 struct Choice {
   Fusion fusion;
   std::vector<int> wait;
@@ -58,14 +58,14 @@ void raise(std::vector<int>& levels, const std::vector<int>& to) {
   for (std::size_t v = 0; v < levels.size(); ++v) levels[v] = std::max(levels[v], to[v]);
 }
 
-// The search for a fusion that moves few bytes. (What is made as early as it can be may move fewer bytes, too, but then
-// a forward pass writes more that its backward pass waits for: so everything begins as late as useful.)
+// The search for a fusion that moves few bytes. (Computing everything as early as possible may move fewer bytes still,
+// but then a forward pass writes more that its backward pass waits for: so everything begins as late as useful.)
 class Search {
  public:
   Search(const ValueGraph& graph, Reductions reductions) : g_(graph), reductions_(reductions), traffic_(graph) {}
 
-  // There are two opinions about what may wait for a later sweep. Either is where steps begin; the end that moves less
-  // is right.
+  // Two heuristics say what may wait for a later sweep. Steps begin from each; the end that moves less is
+  // used.
   Fusion from(const Fusion& first) const {
     Choice by_level = delayed(first, true), by_refusal = delayed(first, false);
     const bool agreed = by_level.wait == by_refusal.wait;
@@ -81,8 +81,8 @@ class Search {
     return {std::move(fusion), std::move(wait), bytes};
   }
 
-  // All at once: whatever may wait for a later sweep does. What does not fit shows in one place after the other, since
-  // whatever comes later then is on other levels than expected: the rounds go on while they bring news.
+  // All at once: whatever may wait for a later sweep does. Misfits show up one after the other, since everything later
+  // is then on other levels than expected: rounds continue while they bring changes.
   Choice delayed(Fusion fusion, bool by_level) const {
     const std::vector<int> at_once(g_.values.size(), 0);
     std::vector<int> wait = at_once, delay = at_once;
@@ -100,8 +100,8 @@ class Search {
     return choice(std::move(fusion), std::move(wait));
   }
 
-  // Other levels to wait for, a step away from a choice, `most` of them: values that only later levels need wait for
-  // them; sweeps that a later one reads again wait for that one, all or a single one.
+  // Neighbouring choices of levels, at most `most`: values that only later levels need wait for them; sweeps that a
+  // later one reads again wait for that one, all or a single one.
   std::vector<std::vector<int>> steps_from(const Choice& now, const Refusals& refusals, std::size_t most) const {
     std::vector<std::vector<int>> steps;
     const auto add = [&](std::vector<int> step) {
@@ -132,7 +132,7 @@ class Search {
     return steps;
   }
 
-  // Step by step the one that saves most bytes, until none saves any.
+  // Takes the step that saves most bytes until none saves any.
   Choice improved(Choice best) const {
     Refusals refusals;
     std::size_t left = std::min(kScheduleModel.most_steps, kScheduleModel.most_placed / (g_.values.size() + 1));
@@ -178,7 +178,7 @@ bool sums_few_rows(const ValueGraph& graph) {
   });
 }
 
-// A sweep over the columns of a sum has no place for reductions over rows: it is one where that moves no more memory.
+// A sweep over the columns of a sum cannot hold reductions over rows: it is used where that moves no more memory.
 Fusion fuse_either_way(ValueGraph& graph, Reductions reductions, bool may_compute_twice = true) {
   if (reductions != Reductions::beside) return fuse_as_late_as_useful(graph, reductions, may_compute_twice);
   if (!sums_few_rows(graph)) return fuse_as_late_as_useful(graph, Reductions::by_dimension, may_compute_twice);
@@ -195,12 +195,12 @@ Fusion fuse_either_way(ValueGraph& graph, Reductions reductions, bool may_comput
 Fusion fuse(ValueGraph& graph, int bytes_of_a_function, Reductions reductions) {
   Fusion fusion = fuse_either_way(graph, reductions);
   if (bytes_of_a_function == 0) return fusion;
-  // Sweeps that make more themselves are other sweeps, which may share what one of them made before.
+  // Sweeps that recompute more are different sweeps, which may share what one of them computed before.
   for (int round = 0; round < kScheduleModel.rounds_of_making_again; ++round) {
     if (!compute_again_what_costs_less(graph, fusion, bytes_of_a_function)) break;
     fusion = fuse_either_way(graph, reductions);
   }
-  // Of what they make themselves, some stays in memory for others as well, several times.
+  // Some of what they recompute stays in memory for others as well, several times.
   ValueGraph shared = graph;
   if (!read_what_stays_once(shared, fusion)) return fusion;
   Fusion fewer = fuse_either_way(shared, reductions, false);

@@ -32,7 +32,7 @@ void Claim::let_go_under_lock() {
 
 std::uint32_t Claim::ended() { return ended_evaluations.load(std::memory_order_acquire); }
 void Claim::wait_for_an_end(std::uint32_t before) {
-  waiting.fetch_add(1);  // before it looks: who ends an evaluation afterwards sees that somebody waits
+  waiting.fetch_add(1);  // before checking: an evaluation that ends afterwards sees the waiter
   ended_evaluations.wait(before);
   waiting.fetch_sub(1);
 }
@@ -44,7 +44,7 @@ GraphRun::GraphRun(std::shared_ptr<const Plan> plan, std::span<Node* const> trac
       steps_(*plan_, nodes_, room.steps),
       held_(room.held),
       forgotten_(room.forgotten) {
-  // The nodes that will be marked must outlive their readers, which may be destroyed as soon as they are evaluated.
+  // The marked nodes must outlive their readers, which may be destroyed as soon as they are evaluated.
   for (std::int32_t i : plan_->attach_first) held_.emplace_back(nodes_[i]);
   for (const PlanStep& step : plan_->steps) {
     for (std::int32_t i : step.attach) held_.emplace_back(nodes_[i]);
@@ -100,8 +100,8 @@ void GraphRun::attach(Node* n, Storage storage, std::vector<Forgotten>& forgotte
   if (n->homeless) n->device = storage.buffer.device();
   n->storage = std::move(storage);
   n->evaluated.store(true, std::memory_order_release);
-  // Its inputs are kept only where it may still be differentiated.
-  // A variable starts a history; what it was computed from is not part of it.
+  // Its inputs are kept only if it may still be differentiated. A variable starts a history; what it was computed from
+  // is not part of it.
   if (n->op == Op::variable || (n->history & history_in_use()) == 0 || n->consumed)
     forgotten.push_back(forget_inputs(n));
 }

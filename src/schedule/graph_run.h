@@ -8,10 +8,10 @@
 
 namespace ebb {
 
-// Nodes claimed by one evaluation: others that need them wait until it has ended instead of computing them too.
+// Nodes claimed by one evaluation: others that need them wait for it to end instead of computing them too.
 class Claim {
  public:
-  // Under the lock; `roots` must outlive the claim.
+  // Call under the lock; `roots` must outlive the claim.
   Claim(std::span<const Tensor> roots, std::uint64_t parts);
   ~Claim();
   Claim(const Claim&) = delete;
@@ -30,20 +30,20 @@ class Claim {
 // Runs a plan for a traced graph and marks its nodes evaluated as their memory is filled.
 class GraphRun {
  public:
-  // Memory that a run before this one has used; it leaves it to the next.
+  // Memory passed from one run to the next for reuse.
   struct Room {
     StepRunner::Room steps;
     std::vector<Tensor> held;
     std::vector<Forgotten> forgotten;
   };
-  // While the traced nodes are alive: under the lock, or with references to them. Afterwards it holds those it needs.
-  // Their list and the room must outlive it.
+  // Construct it while the traced nodes are alive: under the lock, or with references to them. Afterwards it holds
+  // those it needs. Their list and the room must outlive it.
   GraphRun(std::shared_ptr<const Plan> plan, std::span<Node* const> traced, std::uint64_t parts, Room& room);
   ~GraphRun();
   GraphRun(const GraphRun&) = delete;
   void run(Claim& claim);  // without the lock
 
-  // Stores the node's elements there from now on. Under its lock; `forgotten` is to be released after it.
+  // Stores the node's elements there from now on. Under its lock; `forgotten` is to be released after unlocking.
   static void attach(Node* node, Storage storage, std::vector<Forgotten>& forgotten);
 
  private:
@@ -52,7 +52,7 @@ class GraphRun {
 
   const std::shared_ptr<const Plan> plan_;
   const std::uint64_t parts_;
-  const std::span<Node* const> nodes_;  // of the trace, by index; valid are those of held_
+  const std::span<Node* const> nodes_;  // of the trace, by index; only those in held_ are valid
   StepRunner steps_;
   std::vector<Tensor>& held_;  // in the order they are released
   std::size_t next_ = 0;

@@ -38,7 +38,7 @@ class Lowering {
     return f_.places[g_.base(v)].group == id_ && (!value(v).is_view() || value(v).mappable);
   }
 
-  // Rows before columns; inside each, as the memory of the widest value lies, so that the innermost axis is dense.
+  // Rows before columns; inside each, in the memory order of the widest value, so that the innermost axis is dense.
   void order_axes() {
     const int n = static_cast<int>(group_.axes.size());
     std::vector<std::int64_t> step(n, 0);
@@ -125,7 +125,7 @@ class Lowering {
               : user == Level::column                                          ? Level::column
               : group_.rows != SweepGroup::kUndecided && (varies & ~rows) == 0 ? Level::row
                                                                                : Level::full;
-    const bool uniform = o.kind == Operand::Kind::constant;  // however it is looked at
+    const bool uniform = o.kind == Operand::Kind::constant;  // however it is viewed
     std::vector<std::int64_t> key{uniform ? g_.base(in) : in, static_cast<std::int64_t>(o.level)};
     for (std::size_t a = 0; a < p_.dims.size(); ++a) key.push_back(o.strides[static_cast<int>(a)]);
     auto [it, fresh] = loads_.try_emplace(std::move(key), -1);
@@ -184,7 +184,7 @@ class Lowering {
       default:
         break;
     }
-    // pick and place: the index is i64, one a row.
+    // pick and place: the index is i64, one per row.
     const bool pick = x.op == Op::pick;
     AxisMap rows = p.map;
     rows[static_cast<int>(x.attrs.i[0])] = kUnit;
@@ -215,7 +215,7 @@ class Lowering {
     return retyped(r, x.dtype, level(p));
   }
 
-  // A cast that needs no instruction still is a value of its own dtype and level (the printer and outputs look there).
+  // A cast that needs no instruction is still a value with a dtype and level (the printer and outputs look there).
   std::int32_t retyped(std::int32_t r, DType dtype, Level l) {
     if (p_.instrs[r].dtype == dtype && p_.instrs[r].level == l) return r;
     if (p_.instrs[r].kind == Instr::Kind::convert && p_.instrs[r].level == l) {
@@ -242,7 +242,7 @@ class Lowering {
     const std::size_t main = x.op == Op::where ? 1 : 0;  // the operand whose type is computed in
     RegType type = p_.instrs[a[main]].type;
     if (is_mask(type)) {
-      // Masks of both widths may meet; the wider one wins only if all are wide.
+      // Masks of both widths may be combined; the wider one is used only if all are wide.
       type = RegType::m64;
       for (std::size_t k = 0; k < x.inputs.size(); ++k) {
         if (p_.instrs[a[k]].type == RegType::m32) type = RegType::m32;

@@ -14,13 +14,13 @@
 namespace ebb {
 namespace {
 
-constexpr std::size_t kNamed = 3;  // of the largest tensors
+constexpr std::size_t kNamed = 3;  // number of largest tensors listed
 
 class Estimate {
  public:
   Estimate(const Plan& plan, const Trace& trace) : plan_(plan), trace_(trace), bytes_(plan.graph.values.size(), 0) {}
 
-  // What other memory holds is not counted: the leaves, and these values.
+  // Values in other memory are not counted: the leaves, and these.
   Peak of_strip(const std::vector<std::int32_t>& elsewhere) {
     elsewhere_.insert(elsewhere.begin(), elsewhere.end());
     run();
@@ -64,7 +64,7 @@ class Estimate {
     name_largest();
   }
 
-  // What a step fills. Returns what it holds besides.
+  // Adds what a step fills. Returns what it holds besides.
   std::size_t begin(const PlanStep& step) {
     for (std::int32_t v : step.outputs) {
       if (!elsewhere_.contains(v)) hold(v, held_bytes(plan_, trace_, v));

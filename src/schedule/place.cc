@@ -33,7 +33,7 @@ class Places {
     Placement& p = f_.places[v];
     if (x.is_leaf || (x.op == Op::constant && x.inputs.empty())) return;
     if (x.op == Op::depend || x.op == Op::output || x.is_call() || x.is_view()) {
-      // A view is where its base is; `depend` also waits for its second input.
+      // A view is on the level of its base; `depend` also waits for its second input.
       for (std::int32_t in : x.inputs)
         p.level = std::max(p.level, x.is_view() && x.op != Op::depend ? placed_.level(in) : placed_.ready(in));
       if (x.op == Op::depend && placed_.computed(v)) --p.level;  // readers of computed memory are a level later anyway
@@ -47,14 +47,14 @@ class Places {
       return;
     }
     note_refusals(v, level);
-    // Everything it needs in memory, then it always fits a sweep of its own.
+    // With every input in memory, it always fits a sweep of its own.
     for (std::int32_t in : x.inputs) level = std::max(level, placed_.ready(in));
     std::optional<Trial> t = attempts_.attempt(v, level);
     require(t.has_value(), "internal: {} {} fits no sweep", info(x.op).name, x.shape);
     commit(v, level, *t);
   }
 
-  // What v cannot have in its own sweep, whatever else is there: the others count as memory while one is tried. Where v
+  // Notes what v cannot have in its own sweep, whatever else is there: each is tried with the others as memory. If v
   // reads a total, that is the reason, and no other sweep helps.
   void note_refusals(std::int32_t v, int level) {
     std::vector<std::int32_t> all;

@@ -8,7 +8,7 @@
 namespace ebb {
 
 // Groups values one after the other: each joins the groups of its inputs where it fits, on the lowest level that
-// `not_before` (one per value, or empty) allows. What did not fit is added to the refusals.
+// `not_before` (one per value, or empty) allows. Those that did not fit are added to the refusals.
 Fusion place_values(const ValueGraph& graph, const std::vector<int>& not_before, Refusals& refusals,
                     Reductions reductions);
 

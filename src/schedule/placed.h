@@ -6,7 +6,7 @@
 
 namespace ebb {
 
-// Questions about where values went.
+// Queries about where values were placed.
 struct Placed {
   const ValueGraph& g;
   const Fusion& f;
@@ -15,7 +15,7 @@ struct Placed {
   const Placement& of_base(std::int32_t v) const { return f.places[g.base(v)]; }
 
   int level(std::int32_t v) const { return std::max(of(v).level, of_base(v).level); }
-  // Is it made by a sweep or a call, rather than there from the start?
+  // Does a sweep or a call make it, or is it there from the start?
   bool computed(std::int32_t v) const {
     const Value& b = g.values[g.base(v)];
     return of_base(v).group >= 0 || b.op == Op::output || b.is_call();

@@ -24,8 +24,8 @@
 namespace ebb {
 namespace {
 
-// Sweeps that are ready, but wait for others of their kind: the updates of all parameters are one call where a device
-// can do that. They wait until nothing else is ready, and what is kept for them meanwhile has a limit.
+// Sweeps that are ready but wait for others of their kind: the updates of all parameters are one call if the device
+// supports that. They wait until nothing else is ready, and the memory held for them meanwhile is limited.
 class Waiting {
  public:
   Waiting(const std::vector<PlanStep>& steps, const Backend& backend,
@@ -50,14 +50,14 @@ class Waiting {
     group.bytes += bytes_kept_(steps_[static_cast<std::size_t>(step)]);
     return true;
   }
-  // Those for which enough is kept; none otherwise.
+  // Those for which the limit is reached; none otherwise.
   std::vector<std::int32_t> full() {
     for (auto& [kind, group] : groups_) {
       if (group.bytes > kScheduleModel.most_kept_together) return take(group);
     }
     return {};
   }
-  // Those of one kind, the most urgent; none are left.
+  // Takes all sweeps of the most urgent kind.
   std::vector<std::int32_t> take_all(const std::vector<std::uint64_t>& priority) {
     Alike* first = nullptr;
     std::pair<std::uint64_t, std::int32_t> least;
@@ -87,7 +87,7 @@ class Waiting {
 
   const std::vector<PlanStep>& steps_;
   const std::function<std::size_t(const PlanStep&)> bytes_kept_;
-  std::vector<std::uint64_t> kind_;  // of each step; 0: it waits for nobody
+  std::vector<std::uint64_t> kind_;  // of each step; 0: it does not wait
   std::map<std::uint64_t, Alike> groups_;
 };
 
@@ -106,7 +106,7 @@ class Planner {
     const Backend& backend = backend_of(plan_.device);
     f_ = fuse(g_, std::max(bytes_of_a_function_, backend.bytes_of_a_function()),
               backend.reduces_rows_beside() ? Reductions::beside : Reductions::by_memory);
-    // In need, steps are run again instead.
+    // If memory is short, steps are rerun instead.
     if (bytes_of_a_function_ == 0) store_again_what_is_held(g_, f_, flops_per_byte(plan_.device));
     find_live();
     make_room_behind_rows(g_, f_, live_, backend);
@@ -181,7 +181,7 @@ class Planner {
     }
   }
 
-  // Outputs of a loop of strips are values of their own, filled by one step.
+  // Outputs of a strip loop are separate values, filled by one step.
   void add_to_loop(std::int32_t v, std::int32_t& step) {
     const Value& x = value(v);
     if (step < 0) {
@@ -227,7 +227,7 @@ class Planner {
     }
   }
 
-  // In the order the user wrote things, as far as dependencies allow: backward passes then free activations as they go.
+  // In program order, as far as dependencies allow: backward passes then free activations as they go.
   void order_steps() {
     const std::size_t n = steps_.size();
     std::vector<std::set<std::int32_t>> before(n);
@@ -277,7 +277,7 @@ class Planner {
     }
   }
 
-  // What is kept only for this step, if it waits.
+  // Memory held only for this step while it waits.
   std::size_t bytes_kept_for(const PlanStep& step) const {
     std::size_t bytes = 0;
     for (std::int32_t v : step.inputs) {
@@ -353,12 +353,12 @@ void plan_bindings(Plan& plan) {
 
 namespace {
 
-// The plan of those that stay within the budget which takes the least time; else the one that comes nearest.
+// Chooses the fastest of the plans that stay within the budget; else the one that comes nearest.
 class WithinBudget {
  public:
   WithinBudget(const Trace& trace, std::size_t budget) : trace_(trace), budget_(budget) {}
 
-  // Plans as they are, then with values that are made again.
+  // Tries plans unchanged, then with recomputed values.
   bool found(std::vector<Plan> plans) {
     for (Plan& plan : plans) {
       take(plan);
@@ -385,7 +385,7 @@ class WithinBudget {
   double time_ = 0;
 };
 
-// Does a plan hold a product that strips are for?
+// Does a plan hold a product large enough for strips?
 bool holds_large_product(const Plan& plan, const StripModel& model) {
   return std::any_of(plan.steps.begin(), plan.steps.end(), [&](const PlanStep& step) {
     if (step.sweep || step.strips || step.op != Op::matmul) return false;
@@ -394,8 +394,8 @@ bool holds_large_product(const Plan& plan, const StripModel& model) {
   });
 }
 
-// The plan without a budget. Products that are made again cost time, and what they save is more than they are: their
-// gradients are as large, and so is what is made of them in two directions. So both plans are made and compared.
+// The plan without a budget. Recomputing products costs time, and saves more than their own size: their gradients are
+// as large, and so are values computed from them in two directions. So both plans are made and compared.
 Plan plan_by_default(const Trace& trace, const StripModel& model) {
   Plan held = make_plan(trace, &model);
   if (!holds_large_product(held, model)) return held;
@@ -409,8 +409,8 @@ Plan plan_by_default(const Trace& trace, const StripModel& model) {
 
 }  // namespace
 
-// Values that are made again have the same bits, sums over strips do not: strips are the second means. They are what
-// helps where a single value is too large.
+// Recomputed values have the same bits, sums over strips do not: strips are the second resort. They help where a single
+// value is too large.
 Plan make_plan(const Trace& trace) {
   const StripModel model = strip_model(trace.device);
   Plan plan = plan_by_default(trace, model);

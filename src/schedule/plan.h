@@ -11,7 +11,7 @@
 
 namespace ebb {
 
-// What computing a traced graph takes: sweeps and library calls in order, and when memory is allocated and freed. A
+// The steps of computing a traced graph: sweeps and library calls in order, and when memory is allocated and freed. A
 // plan contains no addresses and no values: it is made once per structure and run for every graph that has it.
 struct StripLoop;
 struct StripModel;
@@ -29,18 +29,18 @@ struct PlanStep {
   std::vector<std::int32_t> outputs;  // values whose memory this step fills
   std::vector<std::int32_t> attach;   // traced nodes that are evaluated now
   std::vector<std::int32_t> release;  // bases no longer read
-  bool again = false;                 // a step before has filled the same values, which were released since
-  std::size_t together = 1;           // sweeps from this one on that are run by one call; 0: a step before runs it
+  bool again = false;                 // an earlier step has filled the same values, which were released since
+  std::size_t together = 1;           // sweeps from this one on that one call runs; 0: an earlier step runs it
 };
 
-// An estimate of the memory that a plan takes, in bytes, and who holds it when it is most.
+// Estimated peak memory of a plan, in bytes, and the values held at that point.
 struct Peak {
   std::size_t bytes = 0;
   std::size_t of_strip = 0;                                        // of them, temporary values of a strip
   std::vector<std::pair<std::size_t, std::int32_t>> largest = {};  // bytes and value
 };
 
-// A leaf of a plan: what its value is bound to is taken from the traced node.
+// A leaf of a plan, bound to what the traced node holds.
 struct PlanLeaf {
   std::int32_t value, node;
   bool in_memory;
@@ -59,19 +59,19 @@ struct Plan {
   ValueGraph graph;
   std::vector<PlanStep> steps;
   std::vector<PlanLeaf> leaves;
-  std::vector<Argument> arguments;         // of each value, as far as no node is needed: literals
+  std::vector<Argument> arguments;         // of each value, as far as known without a node: literals
   std::vector<PlanNumber> numbers;         // of formulas
   std::vector<std::int32_t> attach_first;  // traced nodes that only view memory that already exists
   Peak peak;
   int sweeps() const;
 };
 
-// Within the device's memory budget, or an Error.
+// Within the device's memory budget; throws an Error if that is impossible.
 Plan make_plan(const Trace& trace);
-// Null: without strips. Where a special function costs no more than so many bytes of memory traffic, sweeps make values
-// again instead of reading them (recompute.h); the device's own number counts where it is larger.
+// strips null: without strips. Sweeps recompute values (recompute.h) rather than read them where a special function
+// costs no more than so many bytes of memory traffic; the device's own number counts where it is larger.
 Plan make_plan(const Trace& trace, const StripModel* strips, int bytes_of_a_function = 0);
-// Numbers the calls, lists the leaves, and notes after which step each value is no longer read.
+// Numbers the calls, lists the leaves, and notes the step after which each value is no longer read.
 void plan_bindings(Plan& plan);
 std::string print(const Plan& plan);
 

@@ -13,7 +13,7 @@ std::uint64_t mixed(std::uint64_t h, std::uint64_t word) {
   return h ^ h >> 29;
 }
 
-// Four words at a time, none of which waits for the product of another.
+// Four words at a time, with independent multiplications.
 std::uint64_t hash_of(const PlanCache::Key& key) {
   std::array<std::uint64_t, 4> lanes{0x9E3779B97F4A7C15u ^ key.size(), 1, 2, 3};
   std::size_t i = 0;

@@ -10,12 +10,12 @@
 
 namespace ebb {
 
-// Plans by structure, with LRU eviction. Threads may share it.
+// Plans by structure, with LRU eviction. Thread-safe.
 class PlanCache {
  public:
   using Key = std::vector<std::uint64_t>;
-  std::shared_ptr<const Plan> find(const Key& key);  // null: there is none
-  // The plan that is cached afterwards: this one, or that of a faster thread.
+  std::shared_ptr<const Plan> find(const Key& key);  // null if there is none
+  // Returns the plan cached afterwards: this one, or that of a thread that was faster.
   std::shared_ptr<const Plan> add(const Key& key, Plan plan);
 
  private:

@@ -6,7 +6,7 @@
 namespace ebb {
 namespace {
 
-// The same row for all others, its elements side by side: seen in its own shape, or what a strip reads of it.
+// Is it the same contiguous row for all others, viewed in its own shape, or a strip's part of such a row?
 bool repeats_a_row(const Value& x) {
   const int last = x.shape.rank() - 1;
   if (!(x.is_view() || x.is_leaf) || last < 1 || x.strides[last] != 1) return false;
@@ -47,14 +47,14 @@ class RowsAdded {
   }
 
  private:
-  // The product that v adds a row to, perhaps in another shape, with that row; -1 where v is something else.
+  // The product that v adds a row to, perhaps in another shape, with that row; -1 if v is something else.
   std::int32_t with_row(std::int32_t v) {
     const Value& sum = g_.values[v];
     if (sum.op != Op::add || sum.is_leaf || sum.strips >= 0 || !is_half(sum.dtype) || sum.shape.numel() == 0) return -1;
     for (const int k : {0, 1}) {
       const std::int32_t row = sum.inputs[1 - k], seen = sum.inputs[k];
       if (!repeats_a_row(g_.values[row]) || g_.values[row].dtype != sum.dtype) continue;
-      std::vector<std::int32_t> shapes;  // from what is added to to the product
+      std::vector<std::int32_t> shapes;  // from the operand of the addition to the product
       std::int32_t product = seen;
       for (; g_.values[product].op == Op::reshape && readers_[product] == 1; product = g_.values[product].inputs[0])
         shapes.push_back(product);
@@ -73,7 +73,7 @@ class RowsAdded {
     }
     return -1;
   }
-  // Of rows by one matrix, and nobody reads the result without the row.
+  // A product of rows by one matrix, whose result is not read without the row.
   bool takes_row(std::int32_t product, const Shape& row) const {
     const Value& x = g_.values[product];
     const auto last = [](const Shape& s) { return s[s.rank() - 1]; };

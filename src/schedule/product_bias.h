@@ -4,8 +4,8 @@
 
 namespace ebb {
 
-// Products of halves whose only reader adds one row to all of theirs become calls that add it before they round: where
-// a device's products can do that, it saves reading and writing the result once more.
+// Turns products of halves whose only reader adds one row to all of theirs into calls that add it before rounding:
+// where a device's products can do that, it saves reading and writing the result once.
 void add_rows_to_products(ValueGraph& graph);
 
 }  // namespace ebb

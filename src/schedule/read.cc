@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where the host reads what a device has computed, and moves elements from one device to another.
+// Reads a device's results on the host, and moves elements between devices.
 #include "schedule/read.h"
 
 #include "backend/backend.h"

@@ -4,7 +4,7 @@
 
 namespace ebb {
 
-// The elements of `from`, which are dense, in memory of another device.
+// Copies the dense elements of `from` to memory of another device.
 BufferPtr copied(const Storage& from, std::size_t bytes, std::size_t element, Device to);
 
 // Evaluates a node of Op::to_device: its input first, on its own device.

@@ -54,7 +54,7 @@ class Recomputing {
            info(x.op).cls == OpClass::elementwise && x.op != Op::check;
   }
 
-  // Which sweeps read what from memory, and what must stay there for others.
+  // Finds which sweeps read which values from memory, and which must stay there for others.
   void find_readers() {
     must_stay_.assign(g_.values.size(), 0);
     for (std::int32_t r : g_.roots) must_stay_[g_.base(r)] = 1;
@@ -70,7 +70,7 @@ class Recomputing {
       }
     }
   }
-  // Can a sweep look through this view, all the way down to its base?
+  // Can a sweep follow this view, all the way down to its base?
   bool followed(std::int32_t v) const {
     for (; value(v).is_view(); v = value(v).inputs[0]) {
       if (!value(v).mappable || value(v).op == Op::depend || value(v).op == Op::output) return false;
@@ -78,7 +78,7 @@ class Recomputing {
     return true;
   }
 
-  // What is read from memory to make v again, and what that takes.
+  // The values read from memory to recompute v, and the cost.
   struct Cone {
     std::set<std::int32_t> frontier, inside;
     int costly = 0;
@@ -114,8 +114,8 @@ class Recomputing {
       if (!kept_[u]) again += bytes(u);
       for (int group : readers) again += reads_[group].contains(u) ? 0 : bytes(u);
     }
-    // Where it takes as long, nothing is held in between: the sigmoid of a SwiGLU, an exponential and a quotient, would
-    // be kept in f32 from the forward pass to the backward pass (8.6 GB in a Llama of 1.2 billion parameters).
+    // At equal cost, nothing is held in between: the sigmoid of a SwiGLU, an exponential and a quotient, would be kept
+    // in f32 from the forward pass to the backward pass (8.6 GB in a Llama of 1.2 billion parameters).
     if (again > bytes(v) * (1 + sweeps)) return false;
     kept_[v] = 0;
     for (int group : readers) {
@@ -126,8 +126,8 @@ class Recomputing {
     return true;
   }
 
-  // A reader that has all that a value in memory is made of makes it itself: of the gradient of relu(norm(x)), which is
-  // where that is 0, both sweeps read x and numbers of channels, and then nothing of the activation.
+  // A reader that reads nearly all inputs of a value anyway recomputes it: for the gradient of relu(norm(x)), which is
+  // 0 where that is, both sweeps read x and numbers of channels, and then nothing of the activation.
   bool decide_for_each_reader(std::int32_t v) {
     if (!kept_[v] || !can_be_made_again(v) || bytes(v) < kScheduleModel.worth_making_again) return false;
     Cone cone;
@@ -198,7 +198,7 @@ bool compute_again_what_costs_less(ValueGraph& graph, const Fusion& fusion, int 
 bool read_what_stays_once(ValueGraph& g, const Fusion& fusion) {
   const std::vector<std::int32_t> first = first_of_equals(g);
   const auto n = static_cast<std::int32_t>(g.values.size());
-  // Of equal values in memory the one that is there first.
+  // Of equal values in memory, the earliest one.
   std::map<std::int32_t, std::int32_t> earliest;
   const auto stays = [&](std::int32_t v) {
     const Placement& p = fusion.places[v];

@@ -21,7 +21,7 @@ RecordedRuns::RecordedRuns(const Plan& plan, std::map<std::int32_t, std::vector<
       draws |= std::find(random.begin(), random.end(), b) != random.end();
     }
     if (draws) random_steps_.push_back(s);
-    off_ |= draws && !plan.steps[s].sweep;  // a call would keep its numbers
+    off_ |= draws && !plan.steps[s].sweep;  // a recorded call would repeat its numbers
   }
   for (const std::int32_t v : read) {
     const Value& x = plan.graph.values[v];
@@ -38,7 +38,7 @@ RecordedRuns::RecordedRuns(const Plan& plan, std::map<std::int32_t, std::vector<
 
 bool RecordedRuns::run(StepRunner& steps) {
   std::lock_guard guard(mutex_);
-  // The first run loads kernels and chooses algorithms; a function that is called once is not worth a recording.
+  // The first run loads kernels and chooses algorithms; a function called once is not worth a recording.
   if (off_ || ++calls_ == 1 || steps.looks_for_errors()) return false;
   device_ = steps.backend().recordings();
   if (!device_) return false;
@@ -56,7 +56,7 @@ bool RecordedRuns::run(StepRunner& steps) {
   }
   try {
     replay(steps, *found);
-  } catch (const Error&) {  // the device has the last word when the steps are run
+  } catch (const Error&) {  // running the steps individually will report the error
     steps.forget_computed();
     give_up();
     return false;
@@ -102,7 +102,7 @@ std::shared_ptr<const RecordedRuns::Set> RecordedRuns::free_set() {
   return sets_.emplace_back(std::make_shared<const Set>(std::move(made)));
 }
 
-// A caller that keeps some result of every run, such as the losses, must not keep all of them from being used again.
+// A caller that keeps some result of every run, such as the losses, must not prevent the reuse of all of them.
 bool RecordedRuns::copy_held_results() {
   std::vector<Result*> kept;
   for (Result& r : results_) {
@@ -122,7 +122,7 @@ bool RecordedRuns::copy_held_results() {
   return true;
 }
 
-// After some recordings: an input that still comes from a new address gets one of its own.
+// After some recordings: an input that still comes from new addresses gets a fixed one.
 void RecordedRuns::copy_restless_leaves(const std::vector<void*>& key) {
   if (entries_.size() < kScheduleModel.recordings_of_patience) return;
   bool any = false;
@@ -138,7 +138,7 @@ void RecordedRuns::copy_restless_leaves(const std::vector<void*>& key) {
 }
 
 bool RecordedRuns::record(StepRunner& steps, std::vector<void*> key) {
-  // Whatever the caller does, recordings do not fit it.
+  // This caller's pattern of use does not suit recordings.
   if (++made_ > kScheduleModel.most_recordings_made && made_ > calls_ / 4) {
     give_up();
     return false;

@@ -13,22 +13,22 @@ namespace ebb {
 
 // Runs of one plan as recordings of its device (CUDA graphs): one call instead of a launch per kernel. A recording
 // keeps the addresses it was made with, so
-//   - temporary memory is an arena of its own, which all recordings share: they follow each other in the stream;
-//   - results are written to sets of buffers that are used again when nobody holds them any more. A loop that feeds
-//     results back as inputs alternates between two sets, and so between two recordings;
-//   - there is a recording per tuple of input addresses. An input that comes from ever new addresses is copied to one
-//     of its own first, and a result that the caller keeps is copied out.
-// Random numbers are drawn anew by each run.
+//   - temporary memory is an arena of its own, shared by all recordings: they follow each other in the stream;
+//   - results are written to sets of buffers that are reused once nothing refers to them. A loop that feeds results
+//     back as inputs alternates between two sets, and so between two recordings;
+//   - there is one recording per tuple of input addresses. An input whose address keeps changing is first copied to a
+//     fixed one, and a result that the caller keeps is copied out.
+// Each run draws fresh random numbers.
 class RecordedRuns {
  public:
   // `results` has the sizes of the buffers (several for some calls) of each value that must outlive the run; `random`
-  // are the leaves whose numbers change from run to run.
+  // lists the leaves whose numbers change from run to run.
   RecordedRuns(const Plan& plan, std::map<std::int32_t, std::vector<std::size_t>> results,
                const std::vector<std::int32_t>& random);
 
-  // Computes the results within a StepRunner::Running. False: nothing was done, and the steps are to be run.
+  // Computes the results within a StepRunner::Running. False: nothing was done, and the steps must be run.
   bool run(StepRunner& steps);
-  // Once they were taken from the steps.
+  // Called once the results were taken from the steps.
   void forget_results(StepRunner& steps) const {
     for (const Result& r : results_) steps.forget_computed(r.value);
   }
@@ -69,7 +69,7 @@ class RecordedRuns {
   std::vector<std::size_t> random_steps_;
 
   std::mutex mutex_;
-  Recordings* device_ = nullptr;  // of the run that goes on
+  Recordings* device_ = nullptr;  // of the run in progress
   std::unique_ptr<Arena> arena_;
   std::vector<std::shared_ptr<const Set>> sets_;
   std::list<Entry> entries_;  // the most recently used first

@@ -30,7 +30,7 @@ double time_of(const Plan& plan, const PlanStep& step) {
     const auto all = static_cast<double>(p.rows() * std::max<std::int64_t>(1, p.columns()));
     flops = all * static_cast<double>(p.instrs.size()) / 4;
   } else if (step.inputs.size() >= 2) {
-    // m·n·k of a product is the root of what its three matrices have; the window of a convolution adds some.
+    // m·n·k of a product is the root of its three matrices' sizes multiplied; the window of a convolution adds some.
     flops = 2 * std::sqrt(elements(step.inputs[0]) * elements(step.inputs[1]) * elements(step.outputs[0]));
     if (step.op != Op::matmul) flops *= 3;
   }
@@ -66,7 +66,7 @@ class MadeAgain {
   // -------------------------------------------------------------------------------------------
 
   struct Life {
-    int made = -1;  // the step that fills it; -1: it is there
+    int made = -1;  // the step that fills it; -1: it exists from the start
     int last = -1;  // the last step that reads it, or fills it
     std::vector<int> reads;
   };
@@ -134,7 +134,7 @@ class MadeAgain {
     double price() const { return time / static_cast<double>(gain); }
   };
 
-  // The step with which those begin that are run by one call.
+  // The first of the steps that are run by one call.
   int head_of(int step) const {
     while (plan_.steps[static_cast<std::size_t>(step)].together == 0) --step;
     return step;
@@ -148,7 +148,7 @@ class MadeAgain {
         if (original_[out] == original) return true;
       }
     }
-    // The version that is held until then anyway, or the newest that is filled before.
+    // The version that is held until then anyway, or the newest one filled before.
     std::int32_t newest = -1;
     const auto versions = versions_.find(original);
     if (versions == versions_.end()) return true;  // it has no memory
@@ -183,7 +183,7 @@ class MadeAgain {
     return true;
   }
 
-  // v is released before the peak and made again after it.
+  // v is released before the peak and recomputed after it.
   std::optional<Recipe> recipe_for(std::int32_t v) const {
     const Life& life = lives_[v];
     if (life.made < 0 || life.made >= worst_ || life.last <= worst_ || kept_.contains(v)) return {};
@@ -235,7 +235,7 @@ class MadeAgain {
     return static_cast<std::int32_t>(g_.values.size()) - 1;
   }
 
-  // What value v, or a view of it, is called where its memory is `memory`.
+  // The name of value v, or a view of it, over `memory`.
   std::int32_t seen(std::int32_t v, std::int32_t memory, std::map<std::int32_t, std::int32_t>& known) {
     if (g_.memory(v) == memory) return v;
     if (const auto found = known.find(v); found != known.end()) return found->second;
@@ -289,7 +289,7 @@ class MadeAgain {
                        std::make_move_iterator(again.end()));
   }
 
-  // A traced node keeps the memory that it is given as long as it is read: those of values that are made again get
+  // A traced node keeps the memory it is given as long as it is read: those of recomputed values get
   // none.
   void finish() {
     for (PlanStep& step : plan_.steps) {
@@ -306,7 +306,7 @@ class MadeAgain {
   const Trace& trace_;
   const std::size_t budget_, target_;
   ValueGraph& g_;
-  std::vector<std::int32_t> original_;  // of each value: the one that it is a copy of, or itself
+  std::vector<std::int32_t> original_;  // for each value, the one that it is a copy of, or itself
   std::set<std::int32_t> kept_;         // memory of results
   std::set<std::int32_t> made_again_;   // originals
   std::vector<Life> lives_;             // of each value that has memory

@@ -37,7 +37,7 @@ std::unique_ptr<Replay> Replay::make(const FunctionToMany& f, const std::vector<
   return made;
 }
 
-// What existed before f was called is not part of it: its value is kept, even if it was not yet computed.
+// Nodes that existed before f was called are not part of it: their values are kept, even if not yet computed.
 std::vector<Tensor> Replay::captured(std::uint64_t first_own_id) const {
   std::vector<Node*> results;
   for (std::size_t k = 0; k < traced_.size(); ++k) {
@@ -132,7 +132,7 @@ void Replay::plan(const RandomState& before, const RandomState& after) {
   plan_recordings();
 }
 
-// One step is one launch or two, which a recording makes no cheaper. Effects need the host.
+// One step is one or two launches, which a recording does not make cheaper. Effects need the host.
 void Replay::plan_recordings() {
   if (plan_.steps.size() < 2 || plan_.device == Device{} || !before_.empty()) return;
   std::map<std::int32_t, std::vector<std::size_t>> results;
@@ -157,7 +157,7 @@ void Replay::plan_recordings() {
   recorded_ = std::make_unique<RecordedRuns>(plan_, std::move(results), random);
 }
 
-// What depends on placeholders is never evaluated, so no one waits for it here; everything else was made by f itself.
+// Dependents of placeholders are never evaluated, so there is no wait for them here; everything else was made by f.
 void Replay::trace_nodes(const std::vector<Tensor>& roots) {
   std::vector<Node*> nodes;
   for (const Tensor& t : roots) nodes.push_back(t.node());

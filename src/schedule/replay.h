@@ -11,23 +11,23 @@
 
 namespace ebb {
 
-// A function's graph and plan for inputs of one signature. The steps of finished runs are kept for the next one, so
-// that a run only binds its inputs; several threads may run it concurrently.
+// A function's graph and plan for inputs of one signature. The steps of finished runs are kept for reuse, so that a run
+// only binds its inputs; several threads may run it concurrently.
 class Replay {
  public:
-  // Calls f on placeholders. The inputs are computed.
+  // Calls f on placeholders. Computes the inputs.
   static std::unique_ptr<Replay> make(const FunctionToMany& f, const std::vector<Tensor>& inputs);
 
   // Do these (evaluated) inputs match its signature?
   bool fits(const std::vector<Tensor>& inputs) const;
 
-  // A run: its steps are taken (one thread at a time), computed, unbound from the inputs, and kept for the next run
+  // A run: its steps are taken (one thread at a time), computed, unbound from the inputs, and returned for the next run
   // (one thread at a time).
   std::unique_ptr<StepRunner> begin(const std::vector<Tensor>& inputs);
   std::vector<Tensor> compute(StepRunner& steps, const std::vector<Tensor>& inputs) const;
   void unbind(StepRunner& steps) const;
   void keep(std::unique_ptr<StepRunner> steps) { idle_.push_back(std::move(steps)); }
-  // What must happen before each run; outside of all locks.
+  // Work needed before each run; called outside of all locks.
   void prepare() const {
     for (const auto& f : before_) f();
   }
@@ -43,7 +43,7 @@ class Replay {
     std::int32_t value;
     std::uint64_t offset;  // from the first number that a call draws
   };
-  // Where a result comes from: it is an input, a tensor that f captured, or a traced node.
+  // Where a result comes from: an input, a tensor that f captured, or a traced node.
   struct Source {
     std::int32_t input = -1;
     Tensor captured = {};

@@ -36,7 +36,7 @@ class RowRoom {
   }
 
  private:
-  // Elements from row to row that readers want of a value, or one of these.
+  // Elements from row to row that a value's readers want, or one of these.
   static constexpr std::int64_t kNobody = 0, kRefused = -1;
 
   struct Place {
@@ -79,7 +79,7 @@ class RowRoom {
     if (wanted == kNobody) wanted = step;
     if (wanted != step || step <= columns(x)) wanted = kRefused;
   }
-  // A view whose lines do not stay within rows needs them one after the other.
+  // A view whose lines do not stay within rows needs them contiguous.
   void ask_view(const Value& x) {
     if (!x.is_view() || wanted_[x.base] <= 0) return;
     const Value& base = g_.values[x.base];

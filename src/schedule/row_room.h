@@ -7,10 +7,10 @@
 
 namespace ebb {
 
-// Temporary matrices between sweeps and products get room behind each row where the device's products want it
-// (Backend::row_step): rows of 50,257 halves begin anywhere otherwise, and a product would copy all of them to where
-// they do not. Sweeps see such rows as strides and leave the room alone; products may write there. Results, and what
-// other calls read, lie densely as before.
+// Gives temporary matrices between sweeps and products room after each row where the device's products benefit
+// (Backend::row_step): rows of 50,257 halves would begin at arbitrary addresses, and a product would copy all of them
+// to aligned ones. Sweeps see such rows as strides and leave the room alone; products may write there. Results, and
+// what other calls read, stay dense.
 void make_room_behind_rows(ValueGraph& graph, const Fusion& fusion, const std::vector<char>& live,
                            const Backend& backend);
 

@@ -29,7 +29,7 @@ class Simplifier {
   std::int32_t push(Value v);
   // The value, simplified, merged with an equal one if there is one.
   std::int32_t add(Value v);
-  // Constants, ramps and random numbers exist only inside sweeps. Who needs memory gets a copy of them: one number with
+  // Constants, ramps and random numbers exist only inside sweeps. Readers that need memory get a copy: one number with
   // strides of zero where it only repeats.
   std::int32_t in_memory(std::int32_t v);
   std::int32_t intern(Value v);
@@ -43,65 +43,65 @@ class Simplifier {
   // ---- simplify_views.cc ----
   std::int32_t add_view(Value v);
   bool widens(const Value& v) const;         // a half to f32
-  bool widens_memory(const Value& v) const;  // one from memory: whoever loads it can do so
+  bool widens_memory(const Value& v) const;  // one from memory: its reader can do so on loading
   std::int32_t widened_after(Value view);    // the view of what is widened, then that
-  // What all parts of a cat were cut from, where they are that, whole and in order; -1 where not. Gradients of queries,
-  // keys and values that a call left side by side are so joined to that of the projection.
+  // The value that all parts of a cat were cut from, if they are that value, whole and in order; -1 otherwise. So
+  // gradients of queries, keys and values that a call stored side by side become that of the projection.
   std::int32_t joined_again(const Value& cat);
-  // Where the view's elements lie, and whether a sweep can follow it.
+  // Sets where the view's elements are in memory, and whether a sweep can follow it.
   std::int32_t finish_view(Value v);
 
   // ---- simplify_elementwise.cc ----
   std::int32_t add_elementwise(Value v, bool as_it_lies = false);  // as_it_lies: its order in memory is decided
-  // Some y with |y| = |x| to the bit: x without the signs that were put on it. So |x| and |−x| are one value, and of
-  // sigmoid(x), softplus(−x) and their like one exponential is left.
+  // Some y with |y| = |x| to the bit: x without the signs applied to it. So |x| and |−x| are one value, and sigmoid(x),
+  // softplus(−x) and the like share one exponential.
   std::int32_t without_sign(std::int32_t x);
   // An elementwise operation on values of the shape and dtype of `like`.
   std::int32_t made(const Value& like, Op op, std::vector<std::int32_t> inputs, bool mask = false);
-  // Gradients are full of signs and factors that can move, without a changed bit, to where they cost less: into one
+  // Gradients are full of signs and factors that can move, without changing a bit, to where they cost less: into one
   // number, into the branches of a choice between numbers, from a sum into a difference. -1: none can.
   std::int32_t with_signs_moved(const Value& v);
   // −x
   std::int32_t minus(const Value& v, std::int32_t x);
   // s·x, s one number
   std::int32_t times(const Value& v, std::int32_t s, std::int32_t x);
-  // Where every input only repeats along some dimensions, the operation is done without them and its result repeated.
+  // Where every input only repeats along some dimensions, computes without them and repeats the result.
   std::int32_t without_repeats(const Value& v);
   bool repeats(std::int32_t v, int d) const;
 
   // ---- simplify_order.cc ----
-  // How the elements of [N, C, ...] lie: in this order, as [N, ..., C], or with other strides.
+  // How the elements of [N, C, ...] are stored: in this order, as [N, ..., C], or with other strides.
   enum class Order { usual, channels_last, other };
   Order order_of(std::int32_t v) const;
   std::int32_t permuted(std::int32_t v, const Shape& shape, std::int64_t axes);
-  // The same call on images whose channels lie last, seen in the usual shape; -1: none of that kind.
+  // The same call on channels-last images, seen in the usual shape; -1 if there is none.
   std::int32_t with_channels_last(Value call);
-  // Where the largest elements of windows are, what they are and gradients to them, of images whose channels lie last,
-  // in their order; -1: it is none of these, or they do not.
+  // Positions and values of the windows' maxima and gradients to them, for channels-last images in their own order; -1:
+  // not one of these, or not channels-last.
   std::int32_t pooled_as_it_lies(const Value& v);
   // The call of max_pool_index with channels last that this index of planes is, as a whole; -1: it is not.
   std::int32_t places_with_channels_last(std::int32_t index) const;
-  // The same operation in the order in which most of its inputs lie; -1: that is the usual one.
+  // The same operation in the order in which most of its inputs are stored; -1: that is the usual one.
   std::int32_t as_inputs_lie(const Value& v);
-  // The same reduction of channels that lie last, in their order; -1: they do not. Sums over all but the channels are
-  // sums of columns then.
+  // The same reduction of channels-last values, in their order; -1: they are not. Sums over all but the channels are
+  // then sums of columns.
   std::int32_t reduced_as_it_lies(const Value& v);
 
   // ---- simplify_reduce.cc ----
   std::int32_t add_reduce(Value v);
   std::int32_t without_factor(
-      const Value& v);  // a sum of products with one that is the same for all; -1: there is none
-  std::int32_t squares_about_mean(const Value& v);  // a sum of them, with that of the mean; -1: it is none
+      const Value& v);  // a sum of products with a factor that is the same for all; -1: there is none
+  std::int32_t squares_about_mean(const Value& v);  // a sum of them, and of the mean's; -1: it is none
   bool is_made_of_sum(std::int32_t m, std::int32_t x, const Value& reduction) const;
   std::int32_t same_along(std::int32_t w, const Value& reduction);
 
   // ---- simplify_calls.cc ----
-  // A loss with a kernel of its own that is asked for together with its gradient: one call makes both. (Not where the
-  // gradient waits for the loss: its cotangent is made of it then.)
+  // Merges a loss with a kernel of its own and its gradient, if both are requested, into one call. (Not where the
+  // gradient waits for the loss: its cotangent then depends on it.)
   void take_losses_from_gradients();
-  // The call that makes only the losses of such a call; -1 where there is none.
+  // The call that computes only the losses of such a call; -1 if there is none.
   std::int32_t call_for_losses(std::int32_t both);
-  // Is v made of `other`?
+  // Does v depend on `other`?
   bool needs(std::int32_t v, std::int32_t other) const;
 
   // ---- simplify_slices.cc ----
@@ -110,7 +110,7 @@ class Simplifier {
     Shape whole;
     int axis;
     std::int64_t start, length;
-    // Of the slice, all dimensions but the last together.
+    // The slice's size in all dimensions but the last together.
     std::int64_t rows() const {
       std::int64_t n = 1;
       for (int d = 0; d + 1 < whole.rank(); ++d) n *= d == axis ? length : whole[d];
@@ -118,7 +118,7 @@ class Simplifier {
     }
   };
   void find_slices_of_products();
-  std::int32_t slice_of_product(const Value& narrow);   // as the product of a slice; -1: it is no such slice
+  std::int32_t slice_of_product(const Value& narrow);   // as the product of a slice; -1: not such a slice
   std::int32_t product_of_padded(const Value& matmul);  // without the padding; -1: there is none
   std::optional<RowSlice> padded_rows(std::int32_t x, std::int32_t& inside) const;
   std::int32_t sliced_rows(std::int32_t x, const RowSlice& slice);
@@ -127,8 +127,8 @@ class Simplifier {
 
   const Trace& t_;
   const std::int64_t large_;                 // bytes of a product that is worth slicing first
-  const Backend* const backend_;             // null: of no device
-  const bool keeps_order_;                   // images may lie with their channels last
+  const Backend* const backend_;             // null: not for any device
+  const bool keeps_order_;                   // images may be stored channels-last
   std::unordered_set<std::int32_t> slices_;  // traced nodes
   ValueGraph g_;
   std::unordered_set<std::int32_t, ValueKeyHash, ValueKeyEqual> merged_;

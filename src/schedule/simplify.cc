@@ -156,7 +156,7 @@ ValueGraph simplify(const Trace& trace, const SimplifyOptions& options) { return
 std::vector<std::int32_t> sort_inputs_first(ValueGraph& g) {
   const auto n = static_cast<std::int32_t>(g.values.size());
   std::vector<std::int32_t> place(n, -1), order;
-  std::vector<std::pair<std::int32_t, bool>> stack;  // a value, and whether what it needs is on the stack above it
+  std::vector<std::pair<std::int32_t, bool>> stack;  // a value, and whether its inputs are on the stack above it
   for (std::int32_t v = 0; v < n; ++v) {
     stack.emplace_back(v, false);
     while (!stack.empty()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Elementwise operations: what vanishes, what is done once for many, and where signs and factors go.
+// Elementwise operations: which vanish, which are done once for many elements, and where signs and factors go.
 #include <utility>
 
 #include "schedule/schedule_model.h"
@@ -121,8 +121,8 @@ std::int32_t Simplifier::times(const Value& v, std::int32_t s, std::int32_t x) {
     case Op::where:
       return is_number(in[1]) && is_number(in[2]) ? made(v, Op::where, {in[0], product(in[1]), product(in[2])}) : -1;
     case Op::sign: {
-      // A choice between s and −s; where x is 0 or NaN, so is s·x, with the same sign. Cheaper than making the sign,
-      // which is the gradient of every absolute value.
+      // A choice between s and −s; where x is 0 or NaN, so is s·x, with the same sign. Cheaper than computing the sign,
+      // and it is the gradient of every absolute value.
       const std::int32_t zero = uniform(literal(0, v.dtype), v.shape);
       const std::int32_t above = made(v, Op::gt, {in[0], zero}, true), below = made(v, Op::lt, {in[0], zero}, true);
       const std::int32_t rest = made(v, Op::where, {below, made(v, Op::neg, {s}), product(in[0])});

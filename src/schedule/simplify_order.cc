@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Images whose channels lie last in memory, [N, C, H, W] as a view of [N, H, W, C], on devices whose convolutions want
-// them so. A convolution makes such a view; an elementwise operation on some is done as they lie, so that the order
-// lasts from one convolution to the next, through norms, activations and residual sums, and nobody has to think of it.
+// Channels-last images, [N, C, H, W] as a view of [N, H, W, C], on devices whose convolutions prefer them. A
+// convolution makes such a view; elementwise operations on them work in memory order, so that the order persists from
+// one convolution to the next, through norms, activations and residual sums, transparently to the user.
 #include <utility>
 
 #include "schedule/simplifier.h"
@@ -15,7 +15,7 @@ Shape channels_last(const Shape& shape) {
   return last.inserted(last.rank(), shape[1]);
 }
 
-// Permutation of axes, packed as an attribute, that shows [N, C, ...] as [N, ..., C], and the one back.
+// Axis permutation, packed as an attribute, that views [N, C, ...] as [N, ..., C], and its inverse.
 std::int64_t to_last(int rank) {
   std::vector<int> axes{0};
   for (int d = 2; d < rank; ++d) axes.push_back(d);
@@ -28,8 +28,8 @@ std::int64_t to_second(int rank) {
   return static_cast<std::int64_t>(pack_axes(axes));
 }
 
-// Whatever lies between pixels: the gradient of an image that is a slice of something larger, as a vision
-// transformer's.
+// Whatever the stride between pixels: the gradient of an image that is a slice of something larger, as in a vision
+// transformer.
 bool channels_are_neighbours(const Value& x) {
   if (x.shape[1] == 1 || x.strides[1] != 1) return false;
   for (int d = 0; d < x.shape.rank(); ++d) {
@@ -109,7 +109,7 @@ std::int32_t Simplifier::pooled_as_it_lies(const Value& v) {
     call.attrs.i[0] = 1;
     return permuted(intern(std::move(call)), v.shape, to_second(3));
   }
-  // Every element asks the windows that it is in.
+  // Every element looks at the windows that contain it.
   const Shape image = at(at(places).inputs[0]).shape, windows = at(places).shape;
   if (v.shape[2] != image[2] * image[3]) return -1;
   const std::int32_t g = reshaped(v.inputs[0], Shape{windows[0], windows[3], windows[1], windows[2]});
@@ -150,14 +150,14 @@ std::int32_t Simplifier::with_channels_last(Value call) {
 std::int32_t Simplifier::as_inputs_lie(const Value& v) {
   const int rank = v.shape.rank();
   if (!keeps_order_ || rank < 3 || v.shape.numel() == 0) return -1;
-  if (v.op == Op::check || v.op == Op::copy) return -1;  // positions are counted, or the usual order is asked for
+  if (v.op == Op::check || v.op == Op::copy) return -1;  // positions are counted, or the usual order is required
   int last = 0, usual = 0;
   for (std::int32_t in : v.inputs) {
     const Order order = order_of(in);
     last += order == Order::channels_last;
     usual += order == Order::usual;
   }
-  if (last == 0 || last < usual) return -1;  // where both are as many, whoever reads the result is likely a convolution
+  if (last == 0 || last < usual) return -1;  // in a tie, the reader of the result is likely a convolution
   Value turned = v;
   turned.shape = channels_last(v.shape);
   for (std::int32_t& in : turned.inputs) in = permuted(in, turned.shape, to_last(rank));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Reductions of what only repeats, or has one number placed in it.
+// Reductions of values that only repeat, or have one number placed in them.
 #include <utility>
 
 #include "schedule/simplifier.h"
@@ -17,7 +17,7 @@ std::int32_t Simplifier::add_reduce(Value v) {
   if (axes == 0) return in;  // nothing is reduced, and reduced axes keep size 1
   // A row with one number placed in it sums to that number.
   if (v.op == Op::sum && at(in).op == Op::place && axes == 1u << at(in).attrs.i[0]) return at(in).inputs[0];
-  // Over axes along which the input only repeats, a sum is a product and a maximum the thing itself.
+  // Over axes along which the input only repeats, a sum is a product and a maximum the value itself.
   if (at(in).op == Op::expand && from.numel() > 0 && v.op != Op::prod) {
     const Value& e = at(in);
     const Shape& inner = at(e.inputs[0]).shape;
@@ -62,7 +62,7 @@ std::int32_t Simplifier::add_reduce(Value v) {
 }
 
 // Σ w·g = w·Σ g and Σ x·(w·g) = w·Σ x·g, where w is the same along the axes. The gradient of a batch norm then has two
-// sums, which are those of its bias and its weight. For sums over images alone: elsewhere such a factor may be there to
+// sums, which are those of its bias and its weight. For sums over images only: elsewhere such a factor may be there to
 // keep a sum of squares from overflowing.
 std::int32_t Simplifier::without_factor(const Value& v) {
   if (v.op != Op::sum || (v.dtype != DType::f32 && v.dtype != DType::f64)) return -1;
@@ -97,9 +97,9 @@ std::int32_t Simplifier::without_factor(const Value& v) {
   return -1;
 }
 
-// Σ (x − m)² = Σ x² − m·(2·Σ x − n·m), where m is made of Σ x: the variance of a batch norm is found in the pass that
-// finds its mean. In f64, where squares of halves are exact: what cancels costs m²/σ² · 2⁻⁵³ of the variance, and
-// halves of which not all are equal have m²/σ² < 2¹⁶·n (bf16), 2²²·n (f16). For sums over images alone, whose columns
+// Σ (x − m)² = Σ x² − m·(2·Σ x − n·m), where m is computed from Σ x: the variance of a batch norm then takes no second
+// pass after its mean. In f64, where squares of halves are exact: cancellation costs m²/σ² · 2⁻⁵³ of the variance, and
+// halves of which not all are equal have m²/σ² < 2¹⁶·n (bf16), 2²²·n (f16). For sums over images only, whose columns
 // are long.
 std::int32_t Simplifier::squares_about_mean(const Value& v) {
   const Value squares = at(v.inputs[0]);  // copies: values may move
@@ -126,7 +126,7 @@ std::int32_t Simplifier::squares_about_mean(const Value& v) {
   return made(v, Op::cast, {made(numbers, Op::maximum, {made(numbers, Op::sub, {sum_of_squares, less}), number(0)})});
 }
 
-// Is m computed from the reduction of x, by numbers as few as that has?
+// Is m computed from the reduction of x, with numbers as few as that has?
 bool Simplifier::is_made_of_sum(std::int32_t m, std::int32_t x, const Value& reduction) const {
   std::vector<std::int32_t> stack{m};
   while (!stack.empty()) {
@@ -141,7 +141,7 @@ bool Simplifier::is_made_of_sum(std::int32_t m, std::int32_t x, const Value& red
   return false;
 }
 
-// A value that repeats along all axes of a reduction, but is not one number, in the reduction's shape; -1: it does not.
+// A value that repeats along all axes of a reduction, but is not one number, in the reduction's shape; -1 otherwise.
 std::int32_t Simplifier::same_along(std::int32_t w, const Value& reduction) {
   const Value x = at(w);
   if (x.op == Op::cast && !x.is_leaf) {  // each reader widens

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Slices of the rows of a large product are taken of its factor: z[:, :-1] of z = x·W, as the loss of a shifted
-// language model has it, is x[:, :-1]·W. Rows that nobody reads are then not made, and the product can be computed in
-// strips. The gradient comes back with zeros in those rows (pad_zero), which leave the products in the same way:
+// Slices of the rows of a large product become slices of its factor: z[:, :-1] of z = x·W, as in the loss of a shifted
+// language model, is x[:, :-1]·W. Rows that are never read are then not computed, and the product can be computed in
+// strips. The gradient comes back with zeros in those rows (pad_zero), which leave the products likewise:
 //   pad(g)·W = pad(g·W)        pad(g)ᵀ·x = gᵀ·x[:, :-1]
 #include <optional>
 
@@ -14,7 +14,7 @@ bool takes_each(const Attrs& narrow) { return narrow.i[2] == 1; }
 
 }  // namespace
 
-// Of each large product that is read through equal slices alone, those slices.
+// Finds the slices of large products that are only read through equal slices.
 void Simplifier::find_slices_of_products() {
   const auto n = static_cast<std::int32_t>(t_.nodes.size());
   const auto is_large = [&](std::int32_t i) {
@@ -23,7 +23,7 @@ void Simplifier::find_slices_of_products() {
            x.shape.numel() * static_cast<std::int64_t>(size_of(x.dtype)) >= large_;
   };
   std::vector<std::int32_t> product_of(t_.nodes.size(), -1);  // of products and reshaped ones
-  std::vector<char> otherwise(t_.nodes.size(), 0);            // products that something else reads
+  std::vector<char> otherwise(t_.nodes.size(), 0);            // products with other readers
   std::vector<std::vector<std::int32_t>> slices(t_.nodes.size());
   for (std::int32_t i = 0; i < n; ++i) {
     if (is_large(i)) product_of[i] = i;
@@ -105,7 +105,7 @@ std::int32_t Simplifier::slice_of_product(const Value& narrow) {
   return reshaped(intern(std::move(product)), shape);
 }
 
-// x [R, V] is a large matrix with zeros in rows outside of a slice. `inside` is what the slice has.
+// x [R, V] is a large matrix with zeros in rows outside of a slice. `inside` is the slice's content.
 std::optional<Simplifier::RowSlice> Simplifier::padded_rows(std::int32_t x, std::int32_t& inside) const {
   const Shape seen = at(x).shape;
   if (at(x).op == Op::reshape) x = at(x).inputs[0];

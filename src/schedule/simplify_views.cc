@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Views: where their elements lie, and whether a sweep can follow them.
+// Views: where their elements are in memory, and whether a sweep can follow them.
 #include <utility>
 
 #include "schedule/simplifier.h"
@@ -14,8 +14,8 @@ bool view_reshape(const Shape& from, const Strides& strides, const Shape& to, St
     out = contiguous_strides(to);
     return true;
   }
-  // Match runs of old dimensions with runs of new ones of the same number of elements; inside a run the old
-  // dimensions must lie as one.
+  // Matches runs of old dimensions with runs of new ones of the same number of elements; inside a run the old
+  // dimensions must be contiguous.
   int i = 0, j = 0;
   const int n = from.rank(), m = to.rank();
   while (j < m) {
@@ -107,7 +107,7 @@ std::int32_t Simplifier::add_view(Value v) {
       v.inputs[0] = at(in).inputs[0];
       return add_view(std::move(v));
     }
-    // Each reader widens: a sweep of its own would cost more, and so would f32 that is written to be read in another
+    // Each reader widens: a separate sweep would cost more, and so would f32 that is written to be read in another
     // shape.
     if (v.op == Op::expand ? widens_memory(at(in)) : v.op != Op::permute && widens(at(in)))
       return widened_after(std::move(v));
@@ -190,7 +190,7 @@ std::int32_t Simplifier::finish_view(Value v) {
     }
     case Op::reshape: {
       if (!view_reshape(x.shape, from, v.shape, v.strides)) {
-        // The elements must move: a contiguous copy first, then the view of that.
+        // The elements must move: a contiguous copy first, then a view of that.
         Value copy;
         copy.op = Op::copy;
         copy.dtype = v.dtype;

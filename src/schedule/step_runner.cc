@@ -45,7 +45,7 @@ void StepRunner::run(const PlanStep& step) {
   if (built_.empty()) return compute(step);
   try {
     compute(step);
-    if (run_.mark) run_.mark->wait(run_.step);  // whoever looks for an error wants it here
+    if (run_.mark) run_.mark->wait(run_.step);  // the search for an error needs it here
   } catch (const Stopped&) {
     throw;
   } catch (const Error& error) {
@@ -96,7 +96,7 @@ void StepRunner::finish() {
   run_ = {};
 }
 
-// What is made only from numbers may have been computed on another device before.
+// A value made only from numbers may have been computed on another device before.
 StepRunner::Memory StepRunner::here(std::int32_t v, const Memory& elsewhere) const {
   const Value& x = value(v);
   if (x.shape.numel() == 0) return {BufferPtr::allocate(1, "to", plan_.device), 0};
@@ -193,7 +193,7 @@ void StepRunner::run_sweep(const PlanStep& step) {
   backend_.run(step.sweep, room_.call, run_);
 }
 
-// The steps behind the first find their memory filled.
+// The steps after the first find their memory already filled.
 void StepRunner::run_sweeps(const PlanStep& first) {
   const std::uint32_t number = run_.step;
   std::vector<SweepCall> calls;

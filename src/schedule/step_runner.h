@@ -12,7 +12,7 @@
 
 namespace ebb {
 
-// What a leaf that is not memory is bound to.
+// Binds a leaf that is not memory.
 inline void take_numbers(Argument& a, const Payload& p) {
   a.real = p.real;
   a.integer = p.integer;
@@ -21,23 +21,23 @@ inline void take_numbers(Argument& a, const Payload& p) {
   a.operation = p.operation;
 }
 
-// Runs the steps of a plan: knows where every value is stored, gives sweeps and calls their arguments. What happens to
-// the results is up to its owner.
+// Runs the steps of a plan: knows where every value is stored and passes sweeps and calls their arguments. Its owner
+// decides what happens to the results.
 class StepRunner {
  public:
-  // `nodes` are the traced ones: what leaves hold and what calls need besides their inputs is taken from them. Those of
+  // `nodes` are the traced ones: they provide the leaves' contents and what calls need besides their inputs. Those of
   // calls must stay alive.
   enum class Origins : std::uint8_t { none, looked_up };
   StepRunner(const Plan& plan, std::span<Node* const> nodes, Origins origins = Origins::looked_up)
       : StepRunner(plan, nodes, origins, nullptr) {}
-  // With memory that a runner before it has used, and leaves for the next.
+  // Reuses memory of an earlier runner, and leaves it for the next.
   struct Room;
   StepRunner(const Plan& plan, std::span<Node* const> nodes, Room& room)
       : StepRunner(plan, nodes, Origins::looked_up, &room) {}
   ~StepRunner();
   StepRunner(const StepRunner&) = delete;
 
-  // A run on the device, as long as it lives.
+  // A run on the device, for the lifetime of this object.
   class Running {
    public:
     explicit Running(StepRunner& steps) : steps_(steps) { steps.start(); }
@@ -54,16 +54,16 @@ class StepRunner {
   // ---- recordings: the same steps with memory that stays where it is
   // --------------------------------------------------
   Backend& backend() const { return backend_; }
-  bool looks_for_errors() const { return !built_.empty(); }  // and waits after each step
+  bool looks_for_errors() const { return !built_.empty(); }  // and then waits after each step
   Run& current() { return run_; }
-  // Outputs of these values go there instead of into fresh memory (a call may have several); null: as usual.
+  // Outputs of these values are written there instead of to fresh memory (a call may have several); null: as usual.
   using Places = std::map<std::int32_t, std::vector<BufferPtr>>;
   void put_outputs(const Places* places) { places_ = places; }
   // As if the value had been computed by a step of the current run.
   void set_computed(std::int32_t v, const std::vector<BufferPtr>& outputs, std::uint32_t step);
   std::span<const Argument> arguments(const PlanStep& step);
   void* leaf_address(std::int32_t v) const { return address(v); }
-  // Another place of a leaf; returns where it was.
+  // Rebinds a leaf to another place; returns the previous one.
   std::pair<BufferPtr, std::int64_t> swap_leaf(std::int32_t v, const std::pair<BufferPtr, std::int64_t>& place) {
     const Memory before = std::exchange(room_.memory[v], {place.first, place.second});
     return {before.buffer, before.offset};
@@ -132,11 +132,11 @@ class StepRunner {
   std::unique_ptr<Room> own_room_;
   Room& room_;
   std::vector<std::vector<BufferPtr>> outputs_;
-  // Of loops of strips: what runs their bodies. In such a body: where its results go, and which are added to.
+  // Runners of the bodies of strip loops. In such a body: where its results go, and which are accumulated.
   std::map<const StripLoop*, std::vector<std::unique_ptr<StepRunner>>> bodies_;
   std::map<std::int32_t, Memory> slices_;
   std::set<std::int32_t> adds_to_;
-  // Where each traced node was built and how errors of the data call it; only while origins are on.
+  // Where each traced node was built and its name in data-dependent errors; only while origins are on.
   struct Built {
     std::string_view name;
     OriginPtr origin;

@@ -37,11 +37,11 @@ class StoringAgain {
   }
 
  private:
-  // A sweep that stores v, by what its members are: those it has, and those it gets.
+  // How a sweep stores v: which values it has, and which are added to it.
   struct Recipe {
-    std::set<std::int32_t> added, loads;       // values of the forward pass that are copied, that are read from memory
+    std::set<std::int32_t> added, loads;       // values of the forward pass to copy, and to read from memory
     std::map<std::int32_t, std::int32_t> has;  // by value of the forward pass: the equal member
-    std::int32_t like = -1;                    // a member that varies as all of them
+    std::int32_t like = -1;                    // a member that varies like all of them
   };
   struct Choice {
     int group = -1;
@@ -81,7 +81,7 @@ class StoringAgain {
     }
   }
 
-  // What has to be computed before a group: every value that one of its members needs.
+  // Values that must be computed before a group: all that one of its members needs.
   std::vector<char> before(int group) const {
     std::vector<char> seen(g_.values.size()), done(f_.groups.size());
     std::vector<std::int32_t> stack;
@@ -117,7 +117,7 @@ class StoringAgain {
   std::optional<Choice> choose(std::int32_t v) const {
     const auto readers = readers_.find(v);
     if (readers == readers_.end()) return {};
-    // Sweeps that read a large part of what v is made of, the last one first.
+    // Sweeps that read a large part of what v is computed from, the last one first.
     std::set<std::pair<int, int>> later;
     for (const std::int32_t u : made_of(v)) {
       const auto found = reads_.find(u);
@@ -135,7 +135,7 @@ class StoringAgain {
     return {};
   }
 
-  // The values in memory that v is made of.
+  // The values in memory that v is computed from.
   std::set<std::int32_t> made_of(std::int32_t v) const {
     std::set<std::int32_t> all, seen;
     const auto walk = [&](auto&& self, std::int32_t w) -> void {
@@ -155,7 +155,7 @@ class StoringAgain {
     return all;
   }
 
-  // Can the group make w, a part of v, from what it has and reads, with little else and no special function?
+  // Can the group compute w, a part of v, from what it has and reads, with little else and no special function?
   bool makes(std::int32_t v, std::int32_t w, int group, Recipe& recipe) const {
     if (recipe.added.contains(w) || recipe.has.contains(w)) return true;
     for (const std::int32_t m : f_.groups[group].members) {
@@ -177,14 +177,14 @@ class StoringAgain {
     recipe.added.insert(w);
     if (recipe.like < 0) recipe.like = reader_beside(w, group);
     return std::all_of(x.inputs.begin(), x.inputs.end(), [&](std::int32_t in) {
-      // Between the values that are added nothing is renamed, so that all of them vary as `like` does.
+      // Added values do not rename each other's axes, so that all of them vary as `like` does.
       const std::int32_t b = g_.base(in);
       if (!makes(v, b, group, recipe)) return false;
       return !recipe.added.contains(b) || b == in;
     });
   }
 
-  // A member that reads an operand of w element by element, and so varies as w would; or -1.
+  // A member that reads an operand of w element by element, and so varies as w would; -1 if none.
   std::int32_t reader_beside(std::int32_t w, int group) const {
     for (const std::int32_t in : value(w).inputs) {
       if (value(g_.base(in)).shape.numel() != value(w).shape.numel()) continue;  // it is repeated
@@ -198,7 +198,7 @@ class StoringAgain {
     return -1;
   }
 
-  // Those before the sweep keep what they read, the others wait for it: calls at about its level.
+  // Readers before the sweep keep what they read, the others wait for it: calls at about its level.
   bool sorts_readers(std::int32_t v, const std::vector<std::int32_t>& readers, Choice& choice) const {
     const std::vector<char> first = before(choice.group);
     const int level = f_.groups[choice.group].level;
@@ -239,7 +239,7 @@ class StoringAgain {
     return static_cast<std::int32_t>(g_.values.size()) - 1;
   }
 
-  // What `in`, a view of `from` or that itself, is called over other memory.
+  // The name of `in`, a view of `from` or that itself, over other memory.
   std::int32_t seen(std::int32_t in, std::int32_t from, std::int32_t to, std::map<std::int32_t, std::int32_t>& known) {
     if (in == from) return to;
     if (const auto found = known.find(in); found != known.end()) return found->second;
@@ -283,7 +283,7 @@ class StoringAgain {
       }
     }
     if (!choice.early) f_.places[v].in_memory = false;
-    // A traced node keeps the memory that it is given: that of the second time.
+    // A traced node uses the memory of the second store.
     for (std::int32_t& of : g_.of_node) {
       if (g_.base(of) == v && sees_through(of)) of = seen(of, v, again, known);
     }
@@ -304,7 +304,7 @@ class StoringAgain {
   Fusion& f_;
   const double flops_per_byte_;
   const std::int64_t worth_;         // bytes
-  std::vector<std::int32_t> equal_;  // of each value, the first one that is made in the same way
+  std::vector<std::int32_t> equal_;  // of each value, the first one computed in the same way
   std::map<std::int32_t, std::vector<std::int32_t>> readers_;
   std::map<std::int32_t, std::set<int>> reads_;  // by value: the groups
 };

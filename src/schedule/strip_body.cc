@@ -84,7 +84,7 @@ class Bodies {
     return true;
   }
 
-  // Does a step fill v's memory? Where results are `added` to what is there, a product has to, which can do that.
+  // Does a step fill v's memory? Where results are `added` to what is there, it must be a product, which can add.
   static bool is_filled(const Plan& plan, std::int32_t v, bool added) {
     for (const PlanStep& s : plan.steps) {
       const auto at = std::find(s.outputs.begin(), s.outputs.end(), v);
@@ -119,7 +119,7 @@ class Bodies {
     const Attrs attrs = strip_attrs(x, rows[0], out);
     if (!summed) return make_node(x.op, x.dtype, strip_shape(x.shape, out, rows_), in, attrs, x.label);
     if (x.op == Op::matmul) return make_node(x.op, sum_dtype(x.dtype), x.shape, in, attrs, x.label);
-    // One result per strip, whose parts are added once all are there.
+    // One result per strip; the parts are added once all are there.
     if (is_half(x.dtype)) in[0] = make_node(Op::cast, DType::f32, in[0].shape(), {in[0]});
     return make_node(x.op, sum_dtype(x.dtype), strip_shape(x.shape, rows[0], 1), in, attrs, x.label);
   }
@@ -154,7 +154,7 @@ class Bodies {
     const Tensor g = make_node(Op::expand, in[0].dtype(), shape, {in[0]});
     return where_equal(column, in[1], g);
   }
-  // pick(x, index) along the rows: the sum of x where the row's number is the index, which is one number, or none here.
+  // pick(x, index) along the rows: the sum of x where the row's number equals the index, which occurs once or never.
   Tensor picked_across(std::int32_t v, RowDims rows, const std::vector<Tensor>& in) {
     const Tensor x = is_half(in[0].dtype()) ? make_node(Op::cast, DType::f32, in[0].shape(), {in[0]}) : in[0];
     Attrs attrs;
@@ -191,7 +191,7 @@ class Bodies {
     Tensor leaf, seen;  // seen: in the shape that the reader expects
   };
 
-  // What the strip reads of u, which others make.
+  // The strip's part of u, which is computed elsewhere.
   Tensor boundary(std::int32_t u, RowDims rows) {
     const std::pair<std::int32_t, int> key{u, rows.none() ? -1 : rows.first};
     if (const auto found = bound_.find(key); found != bound_.end()) return found->second.seen;
@@ -206,7 +206,7 @@ class Bodies {
     if (b.op == Op::constant && b.shape.rank() == 0) {
       how = {StripInput::Kind::number, 0, 0, 1};
       whose = g_.base(u);
-      Payload unknown;  // the number comes when the strip runs; only that it is one is known
+      Payload unknown;  // the number is known when the strip runs; only whether it is one is known now
       unknown.real = b.is_one ? 1 : 2;
       unknown.integer = b.is_one ? 1 : 2;
       bound.leaf = make_leaf(Op::constant, b.dtype, Shape{}, unknown);
@@ -227,7 +227,7 @@ class Bodies {
       bound.leaf = bound.seen = make_leaf(Op::random_uniform, b.dtype, shape, {});
       bound.leaf.node()->payload.operation = bound.leaf.node()->id;
     } else {
-      // Rows that do not lie evenly, and numbers that are not in memory, are copied once.
+      // Rows at uneven distances, and numbers that are not in memory, are copied once.
       if (!one_piece || b.op == Op::constant || b.op == Op::iota || b.op == Op::random_uniform) {
         const std::int64_t copied_elements = value(u).shape.numel();
         if (copied_elements > region_.count * kScheduleModel.most_copied_per_row) return {};
@@ -242,7 +242,7 @@ class Bodies {
     return (bound_[key] = std::move(bound)).seen;
   }
 
-  // Strides of a strip of u. False: its rows do not lie one like the other.
+  // Strides of a strip of u. False: its rows do not all have the same layout.
   bool strip_strides(std::int32_t u, RowDims rows, Strides& out) const {
     const Value& x = value(u);
     const Strides s = strides_of(x);
@@ -276,7 +276,7 @@ class Bodies {
     return true;
   }
 
-  // The one dimension along which a ramp is seen to rise; -1: there is none, or several, or it is no ramp.
+  // The one dimension along which a ramp rises; -1: none, or several, or not a ramp.
   static int ramp_dim(const Value& base, const Shape& shape, const Strides& strides) {
     if (base.op != Op::iota || !base.is_leaf) return -1;
     int found = -1;
@@ -300,7 +300,7 @@ class Bodies {
     return at->second = static_cast<std::int32_t>(g_.values.size()) - 1;
   }
 
-  // The first body lists the inputs; those of other lengths find them.
+  // The first body lists the inputs; those of other lengths look them up.
   std::size_t number_of(const std::pair<std::int32_t, int>& key, std::int32_t whose, const StripInput& how) {
     const auto [at, fresh] = numbers_.try_emplace(key, inputs_.size());
     if (fresh) {

@@ -8,7 +8,7 @@ namespace ebb {
 namespace {
 
 constexpr std::int64_t kNever = std::int64_t{1} << 62;
-constexpr std::int64_t kLeastColumns = 512;  // of a tile: products of fewer do not fill a device
+constexpr std::int64_t kLeastColumns = 512;  // of a tile: narrower products do not fill a device
 
 thread_local std::optional<StripModel> model_in_use;
 

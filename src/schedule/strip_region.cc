@@ -71,7 +71,7 @@ class Finder {
     number_rounds();
     const StripRegion found = r_;
     if (!divide_into_rounds()) return std::nullopt;
-    if (leaves_[seed]) return std::nullopt;  // somebody needs the whole product
+    if (leaves_[seed]) return std::nullopt;  // the whole product is needed
     if (r_.rounds.size() == 1 || (model_.tile_bytes == 0 && model_.rows_cut == 0)) return std::move(r_);
     const StripRegion early = std::exchange(r_, found);
     delay_to_later_rounds();
@@ -101,7 +101,7 @@ class Finder {
     }
     const auto second = copies.find(seed);
     if (second == copies.end()) return std::nullopt;
-    made.graph.roots.push_back(seed);  // roots are told their new places
+    made.graph.roots.push_back(seed);  // sorting updates the indices of roots
     made.graph.roots.push_back(second->second);
     sort_inputs_first(made.graph);
     made.second = made.graph.roots.back();
@@ -129,7 +129,7 @@ class Finder {
     std::size_t input;
   };
   const Value& value(std::int32_t v) const { return g_.values[v]; }
-  // By elements: masks and halves of a wide value are wide, too.
+  // Width by elements: masks and halves of a wide value are wide, too.
   bool is_wide(const Value& x) const {
     return !x.is_leaf && x.strips < 0 && x.op != Op::constant && x.shape.numel() * 4 >= model_.large;
   }
@@ -145,7 +145,7 @@ class Finder {
     return true;
   }
 
-  // Wide values that touch each other. False: they do not agree about the rows.
+  // Wide values connected to each other. False: they do not agree about the rows.
   bool grow_wide(std::int32_t seed, RowDims rows) {
     if (!join(seed, rows)) return false;
     while (!queue_.empty()) {
@@ -175,7 +175,7 @@ class Finder {
     return true;
   }
 
-  // Small values by row: those that wide ones are made of, on a way that stays within rows, and all readers of wide
+  // Small values by row: those that wide ones depend on, through steps that stay within rows, and all readers of wide
   // ones, which must see them before they are gone.
   bool grow_between() {
     const auto n = static_cast<std::int32_t>(g_.values.size());
@@ -210,7 +210,7 @@ class Finder {
     return in ? (*in)[r.input] : RowDims{};
   }
 
-  // Members see each other's rows as they are; every input has as many.
+  // Checks that members agree about each other's rows, and that every input has as many.
   bool is_consistent() {
     for (std::int32_t v = 0; v < static_cast<std::int32_t>(g_.values.size()); ++v) {
       if (!inside(v)) continue;
@@ -247,7 +247,7 @@ class Finder {
     return finite.op == Op::isfinite && finite.inputs[0] == maximum && value(v).shape == value(maximum).shape &&
            value(g_.base(value(v).inputs[2])).op == Op::constant;
   }
-  // Is v a value of this shape, seen as often as dimensions of size 1 are longer in v?
+  // Is v a value of this shape, repeated wherever dimensions of size 1 are longer in v?
   bool is_repeated_along(std::int32_t v, const Shape& of) const {
     const Value& x = value(v);
     if (!x.is_view()) return x.shape == of;
@@ -260,7 +260,7 @@ class Finder {
     return true;
   }
 
-  // How many times a value waits for the whole batch: a sum over rows is known when its round has ended, and so is
+  // Counts how often a value waits for the whole batch: a sum over rows is known when its round has ended, and so is
   // whatever is computed outside.
   void number_rounds() {
     depth_.assign(g_.values.size(), 0);
@@ -273,15 +273,15 @@ class Finder {
     }
   }
 
-  // What no wide value of a later round is made of, a loss, say, is made in the last round that can: where that makes
-  // the product for the gradient, a tile of an earlier one need not know all of it.
+  // Values that no wide value of a later round depends on, such as a loss, are computed in the last possible round: if
+  // that computes the product for the gradient, a tile of an earlier one need not know all of it.
   void delay_to_later_rounds() {
     int last = 0;
     for (std::int32_t v = 0; v < static_cast<std::int32_t>(g_.values.size()); ++v) {
       if (inside(v)) last = std::max(last, depth_[v]);
     }
     const std::vector<int> early = depth_;
-    std::vector<int> reached(g_.values.size(), 0);  // the last round with a wide value that v leads to
+    std::vector<int> reached(g_.values.size(), 0);  // the last round with a wide value that depends on v
     for (auto v = static_cast<std::int32_t>(g_.values.size()) - 1; v >= 0; --v) {
       if (!live_[v]) continue;
       if (by_row(v) && r_.wide[v]) reached[v] = early[v];
@@ -291,7 +291,7 @@ class Finder {
         const bool after = r_.role[v] == Role::summed || (by_row(v) && !inside(reader.value));
         latest = std::min(latest, depth_[reader.value] - (after ? 1 : 0));
       }
-      if (r_.shifts.contains(v) || r_.is_shift(v)) continue;  // they are made together
+      if (r_.shifts.contains(v) || r_.is_shift(v)) continue;  // they are computed together
       if (reached[v] <= early[v]) depth_[v] = std::max(depth_[v], latest);
     }
   }
@@ -335,7 +335,7 @@ class Finder {
     return value(v).shape.numel() * static_cast<std::int64_t>(size_of(value(v).dtype));
   }
 
-  // Members that somebody outside reads, or that are results.
+  // Finds members that are results or are read outside.
   void find_leaving() {
     leaves_.assign(g_.values.size(), 0);
     for (std::int32_t v = 0; v < static_cast<std::int32_t>(g_.values.size()); ++v) {
@@ -369,7 +369,7 @@ class Finder {
     return true;
   }
 
-  // What a round reads of an earlier one, other than wide values, which it makes itself.
+  // Finds values of an earlier round read by a later one, other than wide ones, which it recomputes.
   bool more_leaves() {
     bool any = false;
     for (const StripRegion::Round& round : r_.rounds) {
@@ -383,7 +383,7 @@ class Finder {
     }
     return any;
   }
-  // Its rows are pieces of memory one after the other.
+  // Are its rows consecutive pieces of memory?
   bool is_leading(std::int32_t v) const {
     std::int64_t before = 1;
     for (int d = 0; d < r_.rows[v].first; ++d) before *= value(v).shape[d];

@@ -8,7 +8,7 @@ namespace {
 
 using Kind = RowsOfResult::Kind;
 
-// Calls that work along one axis (attrs.i[0]), a line at a time.
+// Calls that work along one axis (attrs.i[0]), one line at a time.
 bool works_on_lines(Op op) {
   switch (op) {
     case Op::gather:
@@ -104,7 +104,7 @@ RowsOfResult rows_of_result(const ValueGraph& g, std::int32_t v, std::size_t k, 
       return rows.has(static_cast<int>(x.attrs.i[0])) ? RowsOfResult{} : RowsOfResult{Kind::rows, rows};
     case Op::matmul:
       return x.inputs.size() == 2 ? product_rows(x, k, rows) : RowsOfResult{};
-    case Op::pick:  // across the rows: the strip that has the number gives it, others 0
+    case Op::pick:  // across the rows: the strip that has the number returns it, others 0
       if (k == 0 && runs_across(x, rows) && is_floating(x.dtype)) return {Kind::summed};
       [[fallthrough]];
     case Op::place:
@@ -168,7 +168,7 @@ std::optional<std::vector<RowDims>> rows_of_inputs(const ValueGraph& g, std::int
   }
   if (!in) return std::nullopt;
   if (places_across(x, rows)) return std::vector<RowDims>(x.inputs.size());
-  // The way back must lead to the same rows.
+  // The inverse must lead to the same rows.
   const RowsOfResult there = rows_of_result(g, v, 0, *in);
   if (there.kind != Kind::rows || there.rows != rows) return std::nullopt;
   return std::vector<RowDims>(x.inputs.size(), *in);

@@ -8,9 +8,9 @@
 
 namespace ebb {
 
-// The dimensions [first, last) of a value that together are the rows a loop of strips goes over: [B, T, V] may have
-// B·T rows. Dimensions of size 1 at either end are left out, so that equal rows are equal here. None: the value is the
-// same for every strip.
+// The dimensions [first, last) of a value that together are the rows of a strip loop: [B, T, V] may have B·T rows.
+// Dimensions of size 1 at either end are left out, so that equal rows compare equal. None: the value is the same for
+// every strip.
 struct RowDims {
   int first = 0, last = 0;
   bool none() const { return first == last; }
@@ -18,12 +18,12 @@ struct RowDims {
   bool operator==(const RowDims&) const = default;
 };
 
-// What happens to rows of an input on the way to a result.
+// The fate of an input's rows in the result.
 struct RowsOfResult {
   enum class Kind : std::uint8_t {
-    lost,    // rows meet: the result needs all of them
-    rows,    // row i of the result is made of row i
-    summed,  // a sum (maximum...) over the rows: strips give parts of it
+    lost,    // rows are combined: the result needs all of them
+    rows,    // row i of the result is computed from row i
+    summed,  // a sum (maximum...) over the rows: strips contribute parts of it
   } kind = Kind::lost;
   RowDims rows = {};
 };
@@ -31,7 +31,7 @@ struct RowsOfResult {
 // Rows of v's result, given those of its k-th input.
 RowsOfResult rows_of_result(const ValueGraph& graph, std::int32_t v, std::size_t k, RowDims rows);
 
-// Rows of v's inputs, given those of its result. Nothing: v is not made row by row.
+// Rows of v's inputs, given those of its result. Empty: v is not computed row by row.
 std::optional<std::vector<RowDims>> rows_of_inputs(const ValueGraph& graph, std::int32_t v, RowDims rows);
 
 // The same for a sum over rows, where input k has these.
@@ -46,7 +46,7 @@ std::int64_t count_rows(const Shape& shape, RowDims rows);
 
 // The shape of a strip: one dimension of `count` rows instead of the rows' own.
 Shape strip_shape(const Shape& shape, RowDims rows, std::int64_t count);
-// What dimension d of the whole is called in a strip.
+// Index in a strip of the whole's dimension d.
 inline int strip_dim(RowDims rows, int d) {
   return rows.none() || d <= rows.first ? d : d < rows.last ? rows.first : d - (rows.last - rows.first - 1);
 }

@@ -66,8 +66,8 @@ class Strips {
     return false;
   }
 
-  // Both directions of a loss may have the same targets, and so one value with ones at their places: each reader gets
-  // its own, where fewer products are then made again. Values move to other places.
+  // Both directions of a loss may have the same targets, and so share one value with ones at their places: each reader
+  // gets its own if fewer products are then recomputed. Values move to other indices.
   bool with_places_apart(std::int32_t& seed, int products_again) {
     std::int32_t moved = seed;
     ValueGraph before = std::exchange(g_, with_places_per_reader(g_, moved));
@@ -82,7 +82,7 @@ class Strips {
     return false;
   }
 
-  // Two directions of one product, each in strips of its own: this takes the one that the other waits for.
+  // Two directions of one product, each in strips of its own: handles the one that the other waits for.
   bool take_apart(std::int32_t seed, int products_again) {
     const int rank = g_.values[seed].shape.rank();
     const RowDims across{rank - 1, rank}, along{rank - 2, rank - 1};
@@ -105,8 +105,8 @@ class Strips {
     if (region.count < 2 * model_.least_rows || length * 2 > region.count) return false;
     return model_.rows_cut == 0 || is_worth_tiles(region, length * region.widest_row);
   }
-  // Each tile adds to the sums over tiles, in memory: they are to move less than what the tile keeps in the cache.
-  // Positions of numbers that fail a check are counted from the first row alone.
+  // Each tile adds to the sums over tiles, in memory: that must move less than the tile keeps in the cache. Positions
+  // of numbers that fail a check are counted from the first row only.
   bool is_worth_tiles(const StripRegion& region, std::int64_t tile_bytes) const {
     std::int64_t added = 0;
     for (const StripRegion::Round& round : region.rounds) {
@@ -138,9 +138,9 @@ class Strips {
     return best;
   }
 
-  // A sweep of a GPU that places numbers in its rows has threads that stay in a row, and reads what there is for each
-  // column again in every row: of pairs in both directions that is more than the product itself. Without a reduction of
-  // rows to share their order with, numbers are placed by comparison, and threads go down the columns.
+  // A GPU sweep that places numbers in its rows has threads that stay in a row, and reads the data of each column again
+  // in every row: for pairs in both directions that is more than the product itself. Without a reduction of rows to
+  // share their order with, numbers are placed by comparison, and threads go down the columns.
   void place_by_comparison(StripRegion& region) const {
     if (device_.kind != Device::Kind::cuda) return;
     for (const StripRegion::Round& round : region.rounds) {
@@ -157,8 +157,8 @@ class Strips {
     }
   }
 
-  // Of a pick across the rows, each strip looks at the numbers that it has, and of a number that is placed by
-  // comparison nobody does: that the index is one of all is checked before.
+  // In a pick across the rows, each strip sees only its own numbers, and for a number placed by comparison no index is
+  // read: so indices are checked against the whole range before.
   void check_indices(StripRegion& region) {
     for (std::int32_t v = 0, n = static_cast<std::int32_t>(g_.values.size()); v < n; ++v) {
       const bool picked = g_.values[v].op == Op::pick && region.role[v] == Role::summed;
@@ -224,7 +224,7 @@ class Strips {
       loop->strips = divided(region.count, length);
       std::optional<StripBodies> made = make_bodies(g_, region, round, model_, device_, length);
       if (!made) {
-        sort_inputs_first(g_);  // checks of indices are behind their readers
+        sort_inputs_first(g_);  // checks of indices were added after their readers
         return false;
       }
       loop->bodies = std::move(made->bodies);
@@ -251,7 +251,7 @@ class Strips {
     return true;
   }
 
-  // Adds an output that v will be made of, and returns the value that stands for it.
+  // Adds an output that v will be computed from, and returns the value that represents it.
   std::int32_t output(const StripRegion& region, std::int32_t v, StripLoop& loop) {
     const Value x = g_.values[v];
     const DType dtype = sum_dtype(x.dtype);
@@ -278,8 +278,8 @@ class Strips {
     g_.values[total].attrs.axes = 1u << first;
     return made;
   }
-  // Where rows are not the outermost dimension, parts do not lie as the sum over it would need them: they are lines of
-  // a matrix, whose sum is then seen in v's shape.
+  // Where rows are not the outermost dimension, parts do not have the layout that their sum would need: they are lines
+  // of a matrix, whose sum is then viewed in v's shape.
   std::int32_t parts_of_columns(std::int32_t v, const Value& x, std::int64_t strips,
                                 const StripRegion::Shift* shift = nullptr) {
     Value parts = x;
@@ -338,7 +338,7 @@ class Strips {
     return made;
   }
 
-  // What the loops make inside is no part of the graph any more, and must not be taken for a reader.
+  // Values computed inside the loops are no longer part of the graph, and must not count as readers.
   void forget_the_dead() {
     std::vector<char> live(g_.values.size(), 0);
     for (std::int32_t r : g_.roots) live[r] = 1;
@@ -360,7 +360,7 @@ class Strips {
   const StripModel& model_;
   const Device device_;
   std::vector<StripLoopPtr> loops_;
-  std::map<std::int32_t, std::int32_t> maxima_;  // of each strip, by the maximum of all
+  std::map<std::int32_t, std::int32_t> maxima_;  // of each strip, by the maximum over all
 };
 
 }  // namespace

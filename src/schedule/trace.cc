@@ -35,7 +35,7 @@ std::uint64_t leaf_hash(const Node& n, bool stored) {
   return (h ^ std::bit_cast<std::uint64_t>(n.payload.real)) * 0xD6E8FEB86659FD93u;
 }
 
-// The first word of a node in the key; sizes, inputs and what depends on the kind of node follow.
+// The first word of a node in the key; sizes, inputs and words that depend on the kind of node follow.
 struct Header {
   enum Field { dtype_field = 16, stored_bit = 24, label_bit = 25, unique_bit = 26, rank_field = 27, inputs_field = 32 };
 
@@ -86,7 +86,7 @@ class Tracer {
     t_.stack.reserve(kScheduleModel.usual_nodes);
   }
 
-  // The position of a node in the trace, -1 if it is not yet there. Leaves of parts that are not held cannot be marked.
+  // The position of a node in the trace, -1 if it is not in it yet. Leaves of parts that are not held cannot be marked.
   std::int32_t place(const Node* node) const {
     if (lock_.has(*node)) return static_cast<std::int32_t>(node->mark) - 1;
     if (!elsewhere_) return -1;
@@ -94,7 +94,7 @@ class Tracer {
     return found == elsewhere_->end() ? -1 : found->second;
   }
 
-  // Numbers that belong to no device, put on the plan's: nothing moves, the plan makes them.
+  // Numbers that belong to no device, moved to the plan's: nothing moves, the plan generates them.
   bool made_here(const Node& moved) const { return moved.device == t_.device && moved.inputs[0]->homeless; }
 
   // Depth first with an explicit stack: a chain of a million operations must not overflow the call stack.
@@ -116,7 +116,7 @@ class Tracer {
     return entered;
   }
 
-  // A node that is not yet there: appended where nothing comes before it, else put on the stack.
+  // Enters a new node: appended if nothing comes before it, else put on the stack.
   Traced enter(Node* node) {
     const OpClass cls = info(node->op).cls;
     bool stored = node->evaluated.load(std::memory_order_acquire);
@@ -245,7 +245,7 @@ class Tracer {
   GraphLock& lock_;
   const Placeholders placeholders_;
   std::unique_ptr<std::unordered_map<const Node*, std::int32_t>> elsewhere_;
-  std::array<Leaf, 16> leaves_;  // the first different ones; with more, by_hash_ has them all
+  std::array<Leaf, 16> leaves_;  // the first distinct ones; with more, by_hash_ has them all
   std::size_t leaf_count_ = 0;
   std::unique_ptr<std::unordered_multimap<std::uint64_t, Leaf>> by_hash_;
 };

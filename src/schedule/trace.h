@@ -8,9 +8,9 @@
 
 namespace ebb {
 
-// The unevaluated graph below some roots, in an order where inputs come first, and its structure as a key: two traces
-// with equal keys run the same plan. Numbers that do not affect structure (constants, seeds, addresses) are not in it,
-// but which of them are equal is, so that equal subexpressions merge.
+// The unevaluated graph below some roots, inputs first, and its structure as a key: two traces with equal keys run the
+// same plan. Numbers that do not affect structure (constants, seeds, addresses) are not in the key, but which of them
+// are equal is, so that equal subexpressions merge.
 struct Trace {
   std::vector<Node*> nodes;         // borrowed: alive while the lock is held
   std::vector<std::int32_t> roots;  // indices into nodes
@@ -18,10 +18,10 @@ struct Trace {
   std::vector<std::size_t> starts;  // where node i begins in the key; one more at the end
   Device device;                    // of the plan
   std::vector<Tensor> moves;
-  std::size_t formulas = 0;          // nodes of formulas whose own nodes are not made (graph/formula.h)
-  std::vector<Forgotten> forgotten;  // by outputs that already existed; released after the lock
+  std::size_t formulas = 0;          // formula nodes whose own nodes are not made (graph/formula.h)
+  std::vector<Forgotten> forgotten;  // by outputs that already existed; released after unlocking
 
-  // What the key says about each node, in a form that is easier to read: make_plan needs it.
+  // Decodes what the key says about each node, for make_plan.
   void read_key();
   std::vector<char> stored;               // its elements are in memory
   std::vector<char> unique;               // a call with parameters that are not part of the key: never equal to another
@@ -32,11 +32,11 @@ struct Trace {
   std::span<const std::int32_t> inputs_of(std::int32_t i) const {
     return {inputs.data() + first_input[i], inputs.data() + first_input[i + 1]};
   }
-  // True when there is nothing to compute. (Another thread may have evaluated the node since: the trace is what
-  // counts.)
+  // True when there is nothing to compute. (Another thread may have evaluated the node since: the trace is
+  // authoritative.)
   bool is_leaf(std::int32_t i) const { return stored[i] || info(nodes[i]->op).cls == OpClass::leaf; }
 
-  // The walk's own.
+  // State of the walk.
   struct Frame {
     Node* node;
     std::size_t next, count;
@@ -53,7 +53,7 @@ bool equal_numbers(const Payload& a, const Payload& b);
 enum class Placeholders { refused, allowed };
 
 // A walk under the lock may find that it needs more of it, that another evaluation is computing one of the nodes, or
-// that values must be moved here from another device first (Trace::moves): a plan is for one device.
+// that values must first be moved here from another device (Trace::moves): a plan is for one device.
 enum class Traced { done, part_missing, being_computed, moves_first };
 Traced trace(Trace& out, std::span<const Tensor> roots, GraphLock& lock,
              Placeholders placeholders = Placeholders::refused);
@@ -61,8 +61,8 @@ Traced trace(Trace& out, std::span<const Tensor> roots, GraphLock& lock,
 // Names the calling thread in Node::computed_by.
 const void* this_evaluator();
 
-// What computing these tensors now would trace (including their companions), with references to its nodes. Empty if
-// there is nothing to compute.
+// The trace that computing these tensors now would make (including their companions), with references to its nodes.
+// Empty if there is nothing to compute.
 struct OwnedTrace {
   Trace trace;
   std::vector<Tensor> nodes;

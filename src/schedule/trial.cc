@@ -51,7 +51,7 @@ bool Trial::take_in(int h, const SweepGroup& other, AxisMap seen, int rank) {
   return true;
 }
 
-// Which axis each axis of another group becomes.
+// Maps the axes of another group to this one's.
 bool Trial::name_axes(int h, const SweepGroup& other, const AxisMap& seen, int rank, std::vector<std::int8_t>& where) {
   where.assign(other.axes.size(), kFree);
   for (int d = 0; d < rank; ++d) {
@@ -60,8 +60,8 @@ bool Trial::name_axes(int h, const SweepGroup& other, const AxisMap& seen, int r
       where[seen[d]] = map[d];
     }
   }
-  // Axes that the two groups do not share through this value: pair equal sizes, add the rest. Two groups that each have
-  // an axis the other lacks do not fit one space.
+  // Axes that the two groups do not share through this value: pairs equal sizes, adds the rest. Two groups that each
+  // have an axis the other lacks do not fit one space.
   bool added = false;
   for (std::size_t a = 0; a < where.size(); ++a) {
     if (where[a] != kFree) continue;

@@ -8,8 +8,8 @@
 
 namespace ebb {
 
-// A value put into a group on trial: what the group's space would be, and what the value would be in it. Nothing is
-// changed until everything fits.
+// A value tentatively put into a group: the group's space with it, and the value's place in it. Nothing is changed
+// until everything fits.
 struct Trial {
   // ---- the group ----
   int into = -1;  // the group that takes the others in; -1: a new one
@@ -25,7 +25,7 @@ struct Trial {
   AxisMap operand_map{};
 
   Trial() = default;
-  explicit Trial(const Shape& shape);  // of a value of this shape, in no group yet
+  explicit Trial(const Shape& shape);  // a value of this shape, not in a group yet
 
   std::uint32_t all() const { return (1u << axes.size()) - 1; }
   std::int64_t size_of(std::uint32_t set) const {
@@ -37,15 +37,15 @@ struct Trial {
   // Takes in group number h, whose value the new one sees with the map `seen`, and unifies its dimensions with those of
   // the new value. False: they do not fit one space.
   bool take_in(int h, const SweepGroup& other, AxisMap seen, int rank);
-  // Binds dimension d of the map to an axis: one of the group's that the value does not use yet and that has its size
+  // Binds dimension d of the map to an axis: an axis of the group that the value does not use yet and that has its size
   // (the columns first), or a new one. False: there are too many.
   bool bind(int d, std::int64_t size, int rank);
 
-  // What a set of axes of group number `group` is called here.
+  // Renames a set of axes of group number `group` to the axes here.
   std::uint32_t renamed_set(int group, std::uint32_t set) const;
   void add_signature(std::uint32_t set);
   void add_signatures(const SweepGroup& group, const std::vector<std::int8_t>* where);
-  // Three signatures at most: none, rows, all. Decides what the rows are where that was open.
+  // Three signatures at most: none, rows, all. Decides which axes are the rows where that was open.
   bool signatures_fit();
 
  private:

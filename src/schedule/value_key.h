@@ -8,7 +8,7 @@
 
 namespace ebb {
 
-// Values that are made in the same way from the same values are equal.
+// Values computed in the same way from the same values are equal.
 struct ValueKeyHash {
   const std::vector<Value>* values;
   std::size_t operator()(std::int32_t v) const {

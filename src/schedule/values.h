@@ -22,7 +22,7 @@ struct Value {
   std::int32_t node = -1;  // the traced node it stands for; -1 for a literal
   bool is_leaf = false;
   bool is_unique = false;         // never merged with another value
-  double literal = 0;             // value of a literal constant made by a simplification (op constant, node -1)
+  double literal = 0;             // value of a literal constant added by a simplification (op constant, node -1)
   bool is_one = false;            // a constant known to be one
   std::int32_t strips = -1;       // the loop of strips that fills its memory (strips.h); its inputs are the loop's
   std::int32_t strip_output = 0;  // which of the loop's outputs it is
@@ -31,8 +31,8 @@ struct Value {
   std::int32_t base = -1;  // itself if it is not a view
   std::int64_t offset = 0;
   Strides strides;  // of a leaf or a view: where elements are, relative to the base's first element
-  // Elements in memory behind each line of the last dimension, or of the dimension of a view that shows it, which
-  // belong to nobody (row_room.h).
+  // Unused elements in memory after each line of the last dimension, or of the dimension of a view that shows it
+  // (row_room.h).
   std::int64_t room = 0;
   // The dimension of the base that each dimension corresponds to, -1 where it is new (size 1, or repeated by expand).
   // Only when `mappable`: the view merely renames, drops or repeats dimensions, so it can be followed inside a sweep.
@@ -46,7 +46,7 @@ struct Value {
 
 // Where v's elements are in memory, relative to the first one of its base (without a view's offset).
 Strides strides_of(const Value& v);
-// Elements of memory that the steps of a plan allocate for v, which is no view.
+// Elements of memory that a plan's steps allocate for v, which is not a view.
 std::int64_t allocated_elements(const Value& v);
 
 struct ValueGraph {
@@ -54,7 +54,7 @@ struct ValueGraph {
   std::vector<std::int32_t> of_node;  // value of each traced node
   std::vector<std::int32_t> roots;
 
-  // Whose memory v looks at: its own, unless it is a view.
+  // The value whose memory v uses: itself, unless it is a view.
   std::int32_t base(std::int32_t v) const { return values[v].is_view() ? values[v].base : v; }
   // The value whose step fills that memory: for one of several outputs of a call, the call.
   std::int32_t memory(std::int32_t v) const {
@@ -67,11 +67,11 @@ struct ValueGraph {
 inline constexpr std::int64_t kNeverLarge = std::int64_t{1} << 62;
 struct SimplifyOptions {
   std::int64_t large = kNeverLarge;
-  const Backend* backend = nullptr;  // whose convolutions may want another order in memory; null: nobody's
+  const Backend* backend = nullptr;  // may prefer another order of images in memory; null: no device
 };
 ValueGraph simplify(const Trace& trace, const SimplifyOptions& options = {});
 
-// Restores the order of values whose inputs have changed: inputs before users. Returns where each of them is now.
+// Restores the order of values whose inputs have changed: inputs before users. Returns the new index of each.
 std::vector<std::int32_t> sort_inputs_first(ValueGraph& graph);
 
 }  // namespace ebb

@@ -133,7 +133,7 @@ void verify(const Program& p) {
       require(a < v, "internal: sweep value {} uses value {} that comes later", v, a);
       const Instr& from = p.instrs[a];
       const bool ends = from.kind == Instr::Kind::reduce || from.kind == Instr::Kind::pick;
-      // The text is made only where it is needed: programs are verified often and can be long.
+      // The text is made only on failure: programs are verified often and can be long.
       if (i.stage < from.stage + (ends ? 1 : 0) && i.stage != p.stages) {
         fail(Error::Kind::value, "internal: sweep value {} in stage {} uses value {} of stage {}\n{}", v, i.stage, a,
              from.stage, print(p));

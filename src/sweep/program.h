@@ -14,7 +14,7 @@ namespace ebb {
 // A sweep: one pass over an iteration space of rows × columns. The space has `dims` dimensions; the last `row_dims` of
 // them together are the columns of a row, the ones before are the rows. Nothing here knows about a device.
 //
-// Values are numbered; value v is made by instruction v. A value lives on a level:
+// Values are numbered; value v is computed by instruction v. A value lives on a level:
 //   scalar  one number for the whole sweep
 //   row     one number per row (results of row reductions and picks, and what is computed from them)
 //   column  one number per column: results of reductions over the rows, only in the epilogue
@@ -46,7 +46,7 @@ constexpr RegType reg_type(DType d) {
   }
 }
 
-// An operand: memory, or numbers made on the fly. Strides are in elements along the dimensions of the space.
+// An operand: memory, or numbers generated on the fly. Strides are in elements along the dimensions of the space.
 struct Operand {
   enum class Kind : std::uint8_t { memory, constant, iota, random } kind = Kind::memory;
   DType dtype = DType::f32;
@@ -77,7 +77,7 @@ struct Instr {
   const char* label = nullptr;  // check, pick, place: for the error's text
 };
 
-// A value that is written to memory, on its level.
+// A value that is written to memory, with the shape of its level.
 struct Output {
   std::int32_t value = -1;
   DType dtype = DType::f32;
@@ -105,7 +105,7 @@ std::string print(const Program& program);
 // Throws Error (a bug in Ebb) when an invariant above is violated.
 void verify(const Program& program);
 
-// "[2, 0]": an element of the dimensions from `from` to `to`, by its number in their order, as the user knows it. The
+// "[2, 0]": the indices, as the user knows them, of element number `linear` of the dimensions from `from` to `to`. The
 // outermost dimension begins at `first`.
 std::string position_text(const Program& program, std::size_t from, std::size_t to, std::int64_t linear,
                           std::int64_t first);
@@ -119,7 +119,7 @@ struct Argument {
   std::uint64_t seed = 0, operation = 0;  // random
 };
 
-// The oracle: every element separately, in double precision (integers in int64), directly from the definitions.
+// The oracle: computes every element separately, in double precision (integers in int64), from the definitions.
 void run_reference(const Program& program, const std::vector<Argument>& arguments);
 
 }  // namespace ebb

@@ -12,15 +12,15 @@
 #include "sweep/sum_order.h"
 
 // The oracle of the sweep interpreters. It has no tiles, no stages and no threads: every value of the program is an
-// array over its level, filled one element after the other. Sums have the order that sum_order.h gives them, so that
-// they can be compared bit for bit. Slow, and right by inspection.
+// array over its level, filled one element after the other. Sums use the order of sum_order.h, so that they can be
+// compared bit for bit. Slow, and correct by inspection.
 namespace ebb {
 namespace {
 
 bool is_real(RegType t) { return t == RegType::f32 || t == RegType::f64; }
 bool is_mask(RegType t) { return t == RegType::m32 || t == RegType::m64; }
 
-// A double as the dtype keeps it.
+// A double rounded to the dtype.
 double as_kept(double x, DType dtype) {
   switch (dtype) {
     case DType::f16:
@@ -87,7 +87,7 @@ void write(DType dtype, void* data, std::int64_t i, Number x) {
   }
 }
 
-// As a C++ cast, but NaN gives 0 and what is out of range saturates.
+// As a C++ cast, but NaN gives 0 and out-of-range values saturate.
 Number convert(Number x, RegType from, RegType to) {
   if (is_mask(to)) return {0, is_real(from) ? x.real != 0 : x.integer != 0};
   if (is_real(to)) {
@@ -184,7 +184,7 @@ class Oracle {
       values_[v].resize(static_cast<std::size_t>(size_of(p_.instrs[v].level)));
       make(p_.instrs[v], values_[v]);
     }
-    // An error about data is thrown after all rows, for the lowest position, as in every backend.
+    // A data-dependent error is thrown after all rows, for the lowest position, as in every backend.
     if (!complaint_.empty()) throw Error(complaint_);
     for (const Output& o : p_.outputs) store(o);
   }
@@ -220,7 +220,7 @@ class Oracle {
                   [static_cast<std::size_t>(index_of(p_.instrs[v].level, row, column, columns_))];
   }
 
-  // Where element (row, column) lies for these strides.
+  // Address of element (row, column) with these strides.
   std::int64_t address(const Strides& strides, std::int64_t row, std::int64_t column) const {
     std::int64_t a = 0;
     const int dims = static_cast<int>(p_.dims.size());
@@ -234,7 +234,7 @@ class Oracle {
     return a;
   }
 
-  // body(element of the level, its row, its column)
+  // Calls body(element of the level, its row, its column).
   template <class Body>
   void each(Level level, Body body) const {
     const std::int64_t rows = level == Level::row || level == Level::full ? rows_ : 1;
@@ -310,7 +310,7 @@ class Oracle {
     } else if (p_.row_dims == 0) {  // no rows: one line of everything
       out[0] = order.line(rows_, [&](std::int64_t k) { return at(a, k, 0); });
     } else {
-      // A total is of everything its operand varies over; one that does not vary counts once per row.
+      // A total is over everything its operand varies over; one that does not vary counts once per row.
       const bool of_rows = p_.instrs[a].level != Level::full;
       out[0] = order.parts(rows_, columns_, [&](std::int64_t first, std::int64_t end) {
         Number sum = order.none();
@@ -322,7 +322,7 @@ class Oracle {
   }
 
   Number compute(const Instr& i, Number a, Number b, Number c) const {
-    // A comparison makes a mask of numbers: what it computes on is the type of its operands.
+    // A comparison makes a mask of numbers: it computes in the type of its operands.
     const std::int32_t typed = i.op == Op::where ? i.arg[1] : i.arg[0];
     const RegType t = p_.instrs[typed].type;
     if (is_real(t)) {

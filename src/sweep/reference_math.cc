@@ -30,7 +30,7 @@ long double hurwitz_zeta(int s, long double x) {
 }
 
 // ψ(x) = ψ(x + n) − Σ 1/(x + k); from x >= 50 four terms of the asymptotic series are exact in double. Far below zero
-// ψ(x) = ψ(1 − x) − π / tan(πx), with the part of x behind the point, which is exact.
+// ψ(x) = ψ(1 − x) − π / tan(πx), with the fractional part of x, which is exact.
 double digamma(double at) {
   long double x = at, shift = 0;
   if (x == std::floor(x) && x <= 0) return x == 0 ? std::copysign(INFINITY, -at) : NAN;
@@ -88,8 +88,8 @@ T floor_remainder(T a, T b) {
   return std::copysign(T(0), b);
 }
 
-// a − remainder is a multiple of b up to rounding; the quotient is the whole number nearest to it. (Not ⌊a/b⌋, which is
-// off by one where a/b rounds up to a whole number.)
+// a − remainder is a multiple of b up to rounding; the quotient is the integer nearest to it. (Not ⌊a/b⌋, which is off
+// by one where a/b rounds up to an integer.)
 template <class T>
 T floor_quotient(T a, T b) {
   if (b == 0) return a / b;
@@ -114,7 +114,7 @@ std::int64_t integer_power(std::int64_t base, std::int64_t exponent) {
   return static_cast<std::int64_t>(result);
 }
 
-// Towards minus infinity; a divisor of 0 gives 0 and leaves everything to the remainder.
+// Rounds towards minus infinity; a divisor of 0 gives 0 and leaves everything to the remainder.
 std::int64_t integer_quotient(std::int64_t a, std::int64_t b) {
   if (b == 0) return 0;
   if (b == -1) return static_cast<std::int64_t>(-static_cast<std::uint64_t>(a));

@@ -7,14 +7,14 @@
 
 namespace ebb {
 
-// A number of the oracle: floats are real, integers integer; truth values are both.
+// A number of the oracle: floats use real, integers integer; truth values use both.
 struct Number {
   double real = 0;
   std::int64_t integer = 0;
 };
 
-// An elementwise operation that is exact, or made of correctly rounded steps of T alone: every device gives these bits.
-// None for the others. T is float or double.
+// An elementwise operation that is exact, or consists of correctly rounded steps of T alone: every device gives these
+// bits. Empty for the others. T is float or double.
 template <class T>
 std::optional<T> reference_step(Op op, T a, T b, T c);
 

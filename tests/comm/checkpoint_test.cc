@@ -20,7 +20,7 @@ std::string bytes_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Rank r has the elements of "moments" and "counts" that are its share; everyone has the weights.
+// Rank r has its share of the elements of "moments" and "counts"; everyone has the weights.
 void save(const std::string& path, const io::SaveOptions& options = {}) {
   const World w = world();
   io::Checkpoint same;
@@ -72,12 +72,12 @@ TEST(CheckpointOfRanks, AnErrorIsOneOnAllRanks) {
   run_as_threads(3, [&] {
     EXPECT_THROW_MESSAGE(save(scratch / "nowhere/run"), "save_checkpoint: rank 0 on localhost");
     ++errors;
-    world().barrier();  // they go on together
+    world().barrier();  // they continue together
   });
   EXPECT_EQ(errors, 3);
 }
 
-// A rank that has less than the others think.
+// A rank that has less than the others expect.
 TEST(CheckpointOfRanks, AMissingPartIsAnError) {
   const ScratchFolder scratch;
   run_as_threads(2, [&] {

@@ -59,7 +59,7 @@ TEST_P(Collectives, GiveWhatTheirNamesSay) {
 TEST_P(Collectives, LargeOnesAreSummedInPartsWithTheSameBits) {
   run_as_threads(GetParam(), [] {
     manual_seed(static_cast<std::uint64_t>(world().rank()));
-    const Tensor drawn = (randn({10007}) * 8).eval();  // beyond what is sent to everyone, and not divisible
+    const Tensor drawn = (randn({10007}) * 8).eval();  // larger than what is sent to everyone, and not divisible
     for (DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i64, DType::i32, DType::u8}) {
       const Tensor x = cast(drawn, dtype).eval();
       const Tensor whole = all_reduce(x);
@@ -140,7 +140,7 @@ TEST_P(Collectives, HaveTheGradientsOfTheSumOfAllLosses) {
   }
 }
 
-// A rank that never looks at a result takes part in it all the same.
+// A rank that never reads a result takes part all the same.
 TEST_P(Collectives, AreComputedInTheOrderOfTheirCreationWhoeverAsks) {
   run_as_threads(GetParam(), [] {
     const Tensor a = all_reduce(full({3}, 1.0)), b = all_gather(full({2}, 2.0)), c = all_reduce(full({4}, 3.0));
@@ -204,7 +204,7 @@ TEST(Collectives, NameTheFirstDifferenceBetweenPrograms) {
       } catch (const Error& e) {
         ++errors;
         EXPECT_NE(std::string(e.what()).find(c.text), std::string::npos) << e.what();
-        EXPECT_THROW(world().barrier(), Error);  // there is no way back
+        EXPECT_THROW(world().barrier(), Error);  // no way back
       }
     });
     EXPECT_EQ(errors, std::string(c.name) == "end" ? 2 : 3) << c.name;
@@ -220,7 +220,7 @@ TEST(Collectives, RefuseWhatCannotBeDivided) {
   });
 }
 
-// On every call, in their order, also those whose results nobody asks for.
+// On every call, in order, including those whose results are not used.
 TEST(Collectives, ArePartOfCompiledFunctions) {
   run_as_threads(3, [] {
     const auto f = compile([](const Tensor& x) {
@@ -230,7 +230,7 @@ TEST(Collectives, ArePartOfCompiledFunctions) {
     });
     for (int k = 0; k < 4; ++k) {
       const std::int64_t done = world().traffic().collectives;
-      const Tensor before = all_reduce(full({2}, world().rank() + 0.0));  // rank 1 alone looks at it, afterwards
+      const Tensor before = all_reduce(full({2}, world().rank() + 0.0));  // only rank 1 reads it, afterwards
       const Tensor y = f(full({5}, world().rank() + static_cast<double>(k)));
       EXPECT_EQ(numbers(y), std::vector<double>(5, 3.0 * (2 * (3 + 3 * k) + 1)));
       EXPECT_EQ(world().traffic().collectives - done, 4);
@@ -238,7 +238,7 @@ TEST(Collectives, ArePartOfCompiledFunctions) {
         EXPECT_EQ(numbers(before)[0], 3);
       }
     }
-    EXPECT_EQ(numbers(f(zeros({70000})))[0], 3);  // other shapes are another trace, and large sums another exchange
+    EXPECT_EQ(numbers(f(zeros({70000})))[0], 3);  // other shapes are another trace, and large sums use another exchange
   });
 }
 

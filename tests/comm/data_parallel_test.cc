@@ -18,7 +18,7 @@
 namespace small {
 namespace {
 
-// The final state of every rank of a world: one string, since they agree.
+// The final state of all ranks of a world as one string, since they agree.
 template <class Model>
 std::string trained_by(int ranks, const Settings& s = {}, int per_host = 100) {
   std::mutex mutex;
@@ -76,7 +76,7 @@ TEST(DataParallel, OverlapChangesNoBits) {
   }
 }
 
-// The exchange of the last layer's gradient begins before the first layer's is computed, and is waited for after that.
+// The exchange of the last layer's gradient begins before the first layer's is computed, and is waited for afterwards.
 TEST(DataParallel, OverlapBeginsWithTheLastLayer) {
   distributed::run_as_threads(2, [] {
     const Data data = some_data();
@@ -103,7 +103,7 @@ TEST(DataParallel, OverlapBeginsWithTheLastLayer) {
   });
 }
 
-// The optimisers that look at whole parameters are the difficult ones.
+// The optimisers that need whole parameters are the difficult ones.
 TEST(ShardedOptimizer, HasTheBitsOfTheUnshardedOne) {
   for (const char* optimizer : {"adamw", "sgd", "lamb", "muon"}) {
     const Settings plain{.steps = 10, .optimizer = optimizer};
@@ -196,8 +196,8 @@ struct Noted final : Collective {
   }
 };
 
-// The last sum is computed before the first exchange, like everything else, on the rank that has its result and
-// on the others: otherwise ranks would compute it at different times, and wait for each other.
+// The last sum is computed before the first exchange, like everything else, on the rank that gets its result and on the
+// others: otherwise ranks would compute it at different times, and wait for each other.
 TEST(ShardedOptimizer, AllIsComputedBeforeTheFirstExchange) {
   distributed::run_as_threads(2, [] {
     const Data data = some_data();
@@ -221,7 +221,7 @@ TEST(ShardedOptimizer, AllIsComputedBeforeTheFirstExchange) {
   });
 }
 
-// Parameters that are too large for one rank's share are cut.
+// Parameters too large for one rank's share are cut.
 struct Large {
   nn::Linear first{12, 9000}, second{9000, 5};
   Tensor operator()(const Tensor& x) const { return second(relu(first(x))); }
@@ -268,7 +268,7 @@ TEST(ShardedOptimizer, CutParametersHaveTheBitsOfWholeOnes) {
 }
 
 TEST(ShardedOptimizer, AnotherNumberOfRanksReadsItsState) {
-  // 5 steps by 4 ranks, 5 more by `then` ranks, against 10 steps by one.
+  // 5 steps on 4 ranks, 5 more on `then` ranks, compared with 10 steps on one.
   const Data data = some_data();
   const auto train = [&](Mlp& model, distributed::ShardedOptimizer& optimizer, int steps) {
     distributed::DataParallel parallel({.shards = 4});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The world under mpirun. Where there is no Open MPI these tests are left out.
+// The world under mpirun. Without Open MPI these tests are skipped.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -76,14 +76,14 @@ TEST_F(Mpi, ARankThatDoesNotArriveIsNamed) {
   }
 }
 
-// For longer than a rank may do nothing.
+// For longer than the time a rank may be idle.
 TEST_F(Mpi, ARankThatWorksIsWaitedFor) {
   const ProgramResult r = run_program(worker(3, "one works"));
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_EQ(r.out, "together\n");
 }
 
-// The process number of a rank, from what the ranks said.
+// The process id of a rank, from the ranks' output.
 int process_of(const std::string& out, int rank) {
   std::istringstream lines(out);
   for (std::string line; std::getline(lines, line);) {
@@ -110,7 +110,7 @@ TEST_P(LostRank, IsNoticedByAllWithinTenSeconds) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   EXPECT_LT(seconds, 10);
   const std::string said = program.err() + program.out();
-  // mpirun may be faster with a rank that died; it names rank and node, too.
+  // mpirun may notice a dead rank first; it names rank and node, too.
   EXPECT_NE(said.find("rank " + std::to_string(lost)), std::string::npos) << said;
 }
 
@@ -125,7 +125,7 @@ Words tiny_train(const std::filesystem::path& folder, const Words& more) {
   return words;
 }
 
-// Everything of a checkpoint but how long it took.
+// The contents of a checkpoint except for its timings.
 std::string contents(const std::filesystem::path& folder) {
   const ebb::io::Checkpoint c = ebb::io::load_checkpoint((folder / "checkpoint.safetensors").string());
   std::string all = std::to_string(c.step);
@@ -153,7 +153,7 @@ TEST_F(Mpi, TheProgramLeavesOneCheckpointWithTheBitsOfOneProcess) {
     EXPECT_TRUE(contents(folder) == contents(scratch / "1")) << ranks;
     const std::size_t first = r.out.find("Training cnn");
     EXPECT_NE(first, std::string::npos) << r.out;
-    EXPECT_EQ(r.out.find("Training cnn", first + 1), std::string::npos) << r.out;  // one rank speaks
+    EXPECT_EQ(r.out.find("Training cnn", first + 1), std::string::npos) << r.out;  // only one rank prints
     EXPECT_EQ(r.out.find("ranks waited for each other") != std::string::npos, ranks > 1) << r.out;
     EXPECT_TRUE(std::filesystem::exists(folder / "report.html"));
   }
@@ -178,7 +178,7 @@ TEST_F(Mpi, ACheckpointOfFourRanksIsResumedWithAnyNumber) {
   }
 }
 
-// The layers of a GPT are divided: one loss for any number of ranks, one checkpoint, which one process reads.
+// The layers of a GPT are divided: one loss for any number of ranks, one checkpoint, which a single process can read.
 TEST_F(Mpi, TheProgramDividesItsGpt) {
   const ScratchFolder scratch;
   {
@@ -240,7 +240,7 @@ TEST_F(Mpi, TheProgramDividesItsGpt) {
       run_program(under_mpirun(2, {EBB_PROGRAM, "train", "--resume", scratch / "half", "--steps", "10"}));
   EXPECT_EQ(resumed.code, 0) << resumed.err;
   EXPECT_TRUE(contents(scratch / "half") == contents(scratch / "whole"));
-  // Its loss by the undivided network.
+  // Its loss computed by the undivided network.
   const ProgramResult tested = run_program({EBB_PROGRAM, "eval", "--run", scratch / "2"});
   EXPECT_EQ(tested.code, 0) << tested.err;
 }
@@ -256,7 +256,7 @@ TEST_F(Mpi, ARunThatIsTakenDownLeavesAGoodCheckpoint) {
   EXPECT_FALSE(contents(scratch / "run").empty());
 }
 
-// A launcher that takes away the first rank of its first run as soon as there is a checkpoint.
+// A launcher that kills the first rank of its first run as soon as there is a checkpoint.
 std::string unlucky_launcher(const ScratchFolder& scratch) {
   std::string path = scratch / "launcher";
   std::ofstream(path) << "#!/bin/sh\n"

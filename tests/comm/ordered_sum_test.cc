@@ -8,8 +8,8 @@
 #include "ebb/distributed.h"
 #include "ebb/ops.h"
 
-// Sums of lists over the shards of a world, in every dtype: the bits of one rank, however the ranks are spread over
-// hosts (those of one host read each other's memory, others send messages) and whoever adds up what.
+// Sums of lists over the shards of a world, in every dtype: bit-identical to one rank, however the ranks are spread
+// over hosts (those of one host read each other's memory, others send messages) and whichever rank adds up what.
 namespace ebb::comm {
 namespace {
 
@@ -48,7 +48,7 @@ std::vector<std::vector<double>> sums(int ranks, int per_host, std::int64_t nume
 }
 
 TEST(OrderedSum, HasTheBitsOfOneRankInEveryDType) {
-  // Few elements are added up by everyone; of many every rank adds a share, and gives it to the others.
+  // Few elements are added up by everyone; with many, every rank adds a share and sends it to the others.
   for (const std::int64_t numel : {100, 5001, 40007}) {
     const std::vector<std::vector<double>> alone = sums(1, 1, numel, 1 << 30, false);
     for (std::size_t k = 0; k < std::size(kDTypes); ++k) {

@@ -13,7 +13,7 @@
 #include "ebb/optim.h"
 #include "ebb/random.h"
 
-// Networks of a few hundred parameters, trained for some steps by as many ranks as there are.
+// Networks of a few hundred parameters, trained for some steps by all ranks of the world.
 namespace small {
 
 using namespace ebb;

@@ -22,7 +22,7 @@ struct Results {
   std::vector<std::vector<double>> divided;     // the parts of all ranks, one after the other
 };
 
-// Runs f, which gives tensors that every rank has and tensors of which it has parts.
+// Runs f, which returns tensors that every rank has and tensors of which it has parts.
 using Story = std::function<std::pair<std::vector<Tensor>, std::vector<Tensor>>()>;
 Results by(int ranks, const Story& f) {
   std::mutex mutex;
@@ -46,7 +46,7 @@ Results by(int ranks, const Story& f) {
   return r;
 }
 
-// One rank's results, which every other number of ranks gives to the bit.
+// The results of one rank, which every other number of ranks must match to the bit.
 Results same_by_all(const Story& f) {
   const Results one = by(1, f);
   for (int ranks : {2, 3, 4}) {
@@ -74,7 +74,7 @@ std::pair<std::vector<Tensor>, std::vector<Tensor>> two_layers() {
 
 TEST(ParallelLinear, APairHasTheBitsOfOneProcessAndTheValuesOfPlainLayers) {
   const Results one = same_by_all(two_layers);
-  // The same by two matrices.
+  // The same with two matrices.
   manual_seed(5);
   ColumnParallelLinear up(6, 16, {.parts = 4});
   RowParallelLinear down(16, 3, {.parts = 4});

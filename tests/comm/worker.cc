@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A rank of the tests under mpirun: comm_worker STORY. What it prints is what the tests compare.
+// A rank of the tests under mpirun: comm_worker STORY. The tests compare its output.
 #include <unistd.h>
 
 #include <chrono>
@@ -24,7 +24,7 @@ std::string hash(const std::string& bits) {
   return std::to_string(h);
 }
 
-// All ranks have the same bits, and rank 0 says which.
+// All ranks have the same bits; rank 0 prints them.
 template <class Model>
 void train(const small::Settings& s) {
   const std::string own = hash(small::trained<Model>(s));
@@ -51,7 +51,7 @@ void collectives() {
   say("good");
 }
 
-// Steps without end: the test takes a rank away.
+// Endless steps: the test kills a rank.
 void forever() {
   say("begun");
   for (double k = 0;; ++k) {

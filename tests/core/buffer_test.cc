@@ -20,7 +20,7 @@
 namespace ebb {
 namespace {
 
-// Each test starts with nothing cached and leaves no limit behind.
+// Each test starts with an empty cache and leaves no limit behind.
 class Pool : public testing::Test {
  protected:
   void SetUp() override {
@@ -138,7 +138,7 @@ TEST_F(Pool, RefusesWhatTheLimitDoesNotAllowAndNamesTheFigures) {
                     "evaluating matmul: needs 4096 bytes, " + std::to_string(others + 1024) +
                         " are live of the limit " + std::to_string(others + 4096));
   EXPECT_EQ(live(), 1024u);
-  EXPECT_EQ(peak(), 1024u);  // what was refused was never live
+  EXPECT_EQ(peak(), 1024u);  // rejected requests never count as live
   const BufferPtr b = BufferPtr::allocate(3072);
   EXPECT_EQ(live(), 4096u);
   EXPECT_THROW(BufferPtr::allocate(1), Error);
@@ -169,7 +169,7 @@ TEST_F(Pool, SaysSoWhenTheSystemHasNoMore) {
                     "evaluating zeros: needs 4611686018427387904 bytes");
   EXPECT_THROW_KIND(BufferPtr::allocate(SIZE_MAX), memory, "the system has no more memory");
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose allocators end the program instead
-  // Some systems promise any amount; a limit of the process makes this one refuse for certain.
+  // Some systems promise any amount; a process limit makes this one refuse reliably.
   rlimit before{}, small{};
   ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
   small = before;
@@ -199,7 +199,7 @@ TEST_F(Pool, ReleasesForeignMemoryOnceWithTheLastReference) {
   EXPECT_EQ(memory_stats().cached, 0u);
 }
 
-// Sizes that change all the time must not leave a heap of blocks nobody asks for again.
+// Sizes that keep changing must not leave a heap of blocks that are never requested again.
 TEST_F(Pool, DoesNotKeepFarMoreThanWasEverLive) {
   for (std::size_t mb = 16; mb <= 512; mb += 16) BufferPtr::allocate(mb << 20);
   EXPECT_LE(memory_stats().cached, 2 * memory_stats().peak + (std::size_t{1} << 30));
@@ -216,7 +216,7 @@ TEST_F(Pool, StaysRightUnderManyThreads) {
       std::memset(slot.data(), static_cast<int>(seed), slot.bytes());
       const BufferPtr& other = held[random() % held.size()];
       if (other) {
-        EXPECT_EQ(static_cast<unsigned>(other.data()[other.bytes() - 1]), seed);  // nobody else wrote into it
+        EXPECT_EQ(static_cast<unsigned>(other.data()[other.bytes() - 1]), seed);  // not overwritten by others
       }
       if (i % 1000 == 999) release_cached_memory();
     }

@@ -17,7 +17,7 @@ TEST(ClosestName, FindsWhatWasMeant) {
   EXPECT_EQ(closest_name("vra", kNames), "var");  // two letters exchanged
 }
 
-// A typed word may be a file that was meant for something else: words of very different lengths are not compared.
+// A typed word may be a whole file by mistake: words of very different lengths are not compared.
 TEST(ClosestName, TakesNoTimeForAWholeFile) {
   const std::string file(std::size_t{1} << 24, 'x');
   EXPECT_EQ(closest_name(file, kNames), "");

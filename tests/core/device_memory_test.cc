@@ -9,13 +9,13 @@
 #include "ebb/memory.h"
 #include "expect_error.h"
 
-// The pool of a device that is not the CPU: what its source refuses, and who else may supply or keep its blocks.
+// The pool of a device other than the CPU: what its source refuses, and external memory for its blocks.
 namespace ebb {
 namespace {
 
 constexpr Device kDevice{Device::Kind::cuda, 9}, kMissing{Device::Kind::cuda, 10};
 
-// Host memory, of which there is only so much.
+// Host memory of limited size.
 class SmallMemory : public BlockSource {
  public:
   std::byte* allocate(std::size_t bytes) override {
@@ -51,7 +51,7 @@ class DeviceMemory : public testing::Test {
     set_memory_limit(0, kDevice);
     EXPECT_EQ(memory_stats(kDevice).live, 0u);
     release_cached_memory(kDevice);
-    EXPECT_EQ(source().room, 16384u);  // every byte came back
+    EXPECT_EQ(source().room, 16384u);  // every byte was returned
   }
   static BufferPtr allocate(std::size_t bytes) { return BufferPtr::allocate(bytes, "matmul", kDevice); }
 };
@@ -98,7 +98,7 @@ TEST_F(DeviceMemory, OfAnArenaStaysThereUntilItIsDestroyed) {
       a = BufferPtr();
       b = BufferPtr();
       EXPECT_EQ(arena.bytes(), 5120u + 128u);
-      EXPECT_EQ(memory_stats(kDevice).live, 5120u + 128u);  // nobody else gets them
+      EXPECT_EQ(memory_stats(kDevice).live, 5120u + 128u);  // unavailable to others
       EXPECT_EQ(allocate(5010).data(), first);
       EXPECT_THROW_KIND(allocate(SIZE_MAX), memory, "cuda:9");
       { const BufferPtr other = allocate(2000); }  // of a size that the arena does not have yet

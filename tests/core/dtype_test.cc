@@ -111,7 +111,7 @@ TYPED_TEST(HalfFormats, RoundToNearestEvenBetweenEveryPairOfNeighbours) {
   }
 }
 
-// Any float goes to a neighbour, and to none that is farther than the other.
+// Any float rounds to a neighbour, and to none that is farther away than the other.
 TYPED_TEST(HalfFormats, RoundRandomPatternsToTheNearestValue) {
   std::mt19937 generator(1);
   const int infinity = ((1 << (15 - TypeParam::fraction_bits)) - 1) << TypeParam::fraction_bits;

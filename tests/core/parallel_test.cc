@@ -100,7 +100,7 @@ TEST_F(Parallel, SeveralCallersAndAChangingNumberOfThreadsDoNotDisturbEachOther)
   b.join();
 }
 
-// Workers watch for a while, then sleep: loops that follow each other at any distance find them.
+// Workers spin for a while, then sleep: loops that follow each other at any distance find them.
 TEST_F(Parallel, LoopsOfAnyLengthAndDistanceAreComplete) {
   set_num_threads(4);
   for (int round = 0; round < 400; ++round) {
@@ -123,7 +123,7 @@ TEST_F(Parallel, MoreTasksThanALoopIsCountedIn) {
   EXPECT_EQ(std::count(runs.begin(), runs.end(), 1), n);
 }
 
-// One task waits for the other, and so for a second thread: at most until it has come.
+// One task waits for the other, and so for a second thread, until it arrives.
 TEST_F(Parallel, SeveralThreadsWorkAtATime) {
   set_num_threads(2);
   std::atomic<int> arrived{0};

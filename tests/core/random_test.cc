@@ -20,7 +20,7 @@ Words block_of(std::uint64_t seed, std::uint64_t operation, std::uint64_t block)
   return words;
 }
 
-// The known answers that Random123 publishes for philox4x32-10: they fix the numbers for every machine and for ever.
+// The known answers published by Random123 for philox4x32-10: they fix the numbers on every machine, forever.
 TEST(Philox, GivesThePublishedNumbers) {
   EXPECT_EQ(block_of(0, 0, 0), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   const std::uint64_t ones = ~std::uint64_t{0};
@@ -55,7 +55,7 @@ TEST(RandomState, BelongsToTheThread) {
     second = random_state().seed;
     manual_seed(7);
   }).join();
-  EXPECT_NE(first, second);  // threads nobody seeded do not repeat each other
+  EXPECT_NE(first, second);  // unseeded threads do not repeat each other
   EXPECT_EQ(random_state().seed, 42u);
 }
 

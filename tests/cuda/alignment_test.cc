@@ -8,7 +8,7 @@ namespace {
 
 class AlignmentsOnGpu : public LibraryOnGpu {};
 
-// Lengths and labels are looked at on the device; what it says later are the words of the CPU.
+// Lengths and labels are checked on the device; the errors reported later use the CPU's words.
 TEST_P(AlignmentsOnGpu, AlignmentsNameWhatIsWrong) {
   const Tensor x = log_softmax(real({4, 2, 3}), 2).eval(), lattice = log_softmax(real({2, 4, 3, 3}), 3).eval();
   const Tensor labels = tensor({{1, 2}, {1, 2}}), steps = tensor({4, 4}), lengths = tensor({2, 2});

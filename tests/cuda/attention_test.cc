@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Attention on cuda:0, a GPU where there is one, else the emulated device: values and gradients; the fused kernels of
+// Attention on cuda:0, a GPU if there is one, else the emulated device: values and gradients; the fused kernels of
 // halves against f64 on the CPU.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -70,7 +70,7 @@ class FusedAttention : public ::testing::TestWithParam<DType> {
     const Gradients all = backward(sum(o * g));
     return {o, all[x], all[y], all[z]};
   }
-  // Relative to the largest element: each is a sum of many products of weights that were rounded, `times` times.
+  // Relative to the largest element: each is a sum of many products of weights rounded `times` times.
   static void expect_close(const std::vector<Tensor>& expected, const std::vector<Tensor>& got, DType dtype,
                            int times = 1) {
     static const char* const kNames[] = {"o", "dq", "dk", "dv"};
@@ -108,7 +108,7 @@ TEST_P(FusedAttention, LengthsAroundTiles) {
   }
 }
 
-// Rows of which warpgroups make products on Hopper: several steps in both directions, several groups and blocks.
+// Rows that warpgroups multiply on Hopper: several steps in both directions, several groups and blocks.
 TEST_P(FusedAttention, LengthsAroundTilesOfGroups) {
   for (const std::int64_t width : {64, 128}) {
     for (const bool causal : {false, true}) {
@@ -149,7 +149,7 @@ TEST_P(FusedAttention, ProductsOfGroupsCompile) {
   }
 }
 
-// With little shared memory the kernels of other GPUs run: products of warps.
+// With little shared memory the kernels of other GPUs run: products by warps.
 TEST_P(FusedAttention, ProductsOfWarps) {
   if (!device_is_emulated()) GTEST_SKIP() << "the other tests run these kernels on GPUs before Hopper";
   const cuda::GpuModel before = cuda::gpu(0).model();
@@ -208,7 +208,7 @@ TEST_P(FusedAttention, Masks) {
   }
 }
 
-// Documents shorter and longer than tiles, for several heads, beside the end of the row and alone in it.
+// Documents shorter and longer than tiles, for several heads, next to the end of the row and alone in it.
 TEST_P(FusedAttention, Documents) {
   const Tensor at = arange(330);
   for (const std::int64_t width : {24, 64, 136}) {
@@ -248,8 +248,8 @@ TEST_P(FusedAttention, Widths) {
   compare({{1, 20, 128}, {1, 33, 128}, {1, 33, 128}, true});
 }
 
-// With scores in the thousands only the largest of a row counts (its gradients are what rounding leaves). A scale of
-// one's own.
+// With scores in the thousands only a row's largest counts (its gradients are just rounding errors). A custom
+// scale.
 TEST_P(FusedAttention, LargeScores) {
   compare({{1, 66, 8}, {1, 70, 8}, {1, 70, 8}, true, 10});
   const Tensor q = cast(3000 * randn({1, 66, 8}), GetParam()).eval(), k = cast(randn({1, 70, 8}), GetParam()).eval();
@@ -285,7 +285,7 @@ TEST_P(FusedAttention, SharedKeysAndHeadsOfAProjection) {
   expect_close(on({}, DType::f64), on(kGpu, GetParam()), GetParam());
 }
 
-// Rows that begin anywhere, and columns before rows.
+// Rows at any address, and columns before rows.
 TEST_P(FusedAttention, AnyStrides) {
   const auto at = [&](const Tensor& x) {
     const Tensor odd = x.to(kGpu).eval();
@@ -319,7 +319,7 @@ TEST_P(FusedAttention, RowsThatAreNotFinite) {
       EXPECT_EQ(there[i], 0) << i;
     }
   }
-  // A row of zeros: its gradient is 0, and it adds nothing to others'.
+  // A row of zeros: its gradient is 0, and it adds nothing to the others'.
   const Tensor x = cast(where(row == 3, -kInf, ones({1, 5, 8})), GetParam()).to(kGpu).eval();
   const Tensor v = variable(cast(k, GetParam()).to(kGpu).eval());
   const Tensor o = scaled_dot_product_attention(x, cast(k, GetParam()).to(kGpu), v);

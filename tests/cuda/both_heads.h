@@ -8,7 +8,7 @@
 
 namespace ebb::testing {
 
-// Heads of language models by Hopper's product that leaves no logits (false), and row by row as other GPUs have them
+// Heads of language models by Hopper's product that leaves no logits (false), and row by row as on other GPUs
 // (true).
 class BothHeads : public ::testing::TestWithParam<bool> {
  protected:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Networks of convolutions on cuda:0 whose images lie with their channels last: against the CPU, where they do not.
+// Networks of convolutions on cuda:0 with channels-last images, against the CPU, where they are not.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -79,7 +79,7 @@ Tensor normalized(const Tensor& x, const Tensor& w, const Tensor& b) {
   return batch_norm(x, {}, {}, w, b, {.training = true}).y;
 }
 
-// Two convolutions with norms around which a shortcut leads, then pools: the parts of a residual network.
+// Two convolutions with norms and a shortcut around them, then pools: the parts of a residual network.
 std::vector<Tensor> residual(const std::vector<Tensor>& in) {
   const Tensor h = relu(normalized(conv2d(in[0], in[1], {}, {.padding = 1}), in[2], in[3]));
   const Tensor y = relu(conv2d(h, in[4], in[5]) + h);
@@ -95,8 +95,8 @@ TEST_P(ChannelsLast, ResidualBlocks) {
   }
 }
 
-// Pictures of three channels, of which tensor cores take eight: values and both gradients, with and without a bias,
-// where pixels lie apart, and where the picture is the result of a transposed convolution.
+// Pictures of three channels, which tensor cores pad to eight: values and both gradients, with and without a bias, with
+// pixels apart, and with a picture that is the result of a transposed convolution.
 TEST_P(ChannelsLast, FewChannelsArePadded) {
   const int before = emulated_unaligned_convolutions();
   for (const std::int64_t channels : {1, 3, 11}) {
@@ -118,7 +118,7 @@ TEST_P(ChannelsLast, FewChannelsArePadded) {
   }
 }
 
-// Windows that lie side by side are products, and cuDNN is not asked; others, and those of f32, are not.
+// Windows side by side are products, without cuDNN; others, and those of f32, are not.
 TEST_P(ChannelsLast, PatchesAreProducts) {
   const auto embed = [&](const Shape& images, const Shape& windows, const ConvOptions& o) {
     const int before = emulated_convolutions();
@@ -135,8 +135,8 @@ TEST_P(ChannelsLast, PatchesAreProducts) {
   EXPECT_EQ(embed({2, 3, 8, 8}, {5, 3, 4, 4}, {.stride = 4, .padding = 2}), all);
 }
 
-// The gradient of a bias where pixels stand behind a token, as in a vision transformer: threads that are neighbours
-// read channels that are.
+// The gradient of a bias where pixels follow a token, as in a vision transformer: neighbouring threads read
+// neighbouring channels.
 TEST_P(ChannelsLast, PixelsBehindATokenAreSummedAsTheyLie) {
   const auto embedded = [](const std::vector<Tensor>& in) {
     const Tensor seen = transpose(flatten(conv2d(in[0], in[1], in[2], {.stride = 4}), 2), 1, 2);
@@ -171,7 +171,7 @@ TEST_P(ChannelsLast, OneDimension) {
   });
 }
 
-// What is evaluated by itself lies as it was computed, and is read as any other tensor.
+// A value evaluated on its own keeps the layout it was computed in, and is read like any other tensor.
 TEST_P(ChannelsLast, ResultsAreReadInTheUsualOrder) {
   const Tensor x = real({2, 3, 4, 5}), w = real({6, 3, 3, 3}, 0.3);
   const Tensor here = relu(conv2d(x, w)).eval(), there = relu(conv2d(x.to(kGpu), w.to(kGpu))).eval();
@@ -186,7 +186,7 @@ TEST_P(ChannelsLast, ResultsAreReadInTheUsualOrder) {
   EXPECT_EQ(narrow(there, 1, 2, 3).to_vector<double>(), narrow(there.to(Device{}), 1, 2, 3).to_vector<double>());
 }
 
-// Halves go from one convolution to the next without a copy; f32 lies in the usual order.
+// Halves go from one convolution to the next without a copy; f32 has the usual order.
 TEST_P(ChannelsLast, IsSeenInTheSchedule) {
   const Tensor x = real({2, 8, 6, 6}).to(kGpu), w = real({8, 8, 3, 3}, 0.2).to(kGpu);
   Tensor h = x;
@@ -198,11 +198,11 @@ TEST_P(ChannelsLast, IsSeenInTheSchedule) {
   for (std::size_t at = 0; (at = text.find("sweep [", at)) != std::string::npos; ++at) ++sweeps;
   EXPECT_EQ(calls, 3u) << text;
   EXPECT_EQ(last, is_half(GetParam()) ? 3u : 0u) << text;
-  EXPECT_EQ(sweeps, is_half(GetParam()) ? 5u : 3u) << text;  // images and windows are copied once, whoever reads them
+  EXPECT_EQ(sweeps, is_half(GetParam()) ? 5u : 3u) << text;  // images and windows are copied once for all readers
 }
 
-// Whole numbers, which halves hold: the same largest elements are found, of equal ones the first, and gradients are
-// added in the same order.
+// Integers, which halves hold: the same largest elements are found, of equal ones the first, and gradients are added in
+// the same order.
 TEST_P(ChannelsLast, PoolsAreTheUsualOnes) {
   const auto whole = [&](const Shape& shape, int most) {
     return cast(randint(-most, most + 1, shape), GetParam()).eval();
@@ -239,7 +239,7 @@ TEST_P(ChannelsLast, PoolsAreTheUsualOnes) {
   }
 }
 
-// Every element asks its windows; nothing is copied to another order.
+// Every element reads its windows; nothing is copied to another order.
 TEST_P(ChannelsLast, PoolsAreSeenInTheSchedule) {
   const Tensor x = variable(real({2, 8, 6, 6}).to(kGpu)), w = variable(real({8, 8, 1, 1}).to(kGpu));
   const Tensor y = conv2d(max_pool2d(conv2d(x, w), 3, {.stride = 2, .padding = 1}), w);
@@ -250,8 +250,8 @@ TEST_P(ChannelsLast, PoolsAreSeenInTheSchedule) {
   EXPECT_EQ(text.find("-> i64[2, 3, 3, 8]") != std::string::npos, half) << text;
 }
 
-// The gradient that reaches a block goes through its norm and around it: it is left in memory once, by the sweep that
-// adds it up for the norm, and read by the one behind those sums.
+// The gradient that reaches a block goes through its norm and around it: it is stored once, by the sweep that sums it
+// for the norm, and read by the sweep after those sums.
 TEST_P(ChannelsLast, GradientsAroundABlockStayOnce) {
   if (!is_half(GetParam())) return;
   const Tensor x = real({2, 64, 16, 16}).to(kGpu), g = real({64}).to(kGpu), b = real({64}).to(kGpu);
@@ -268,7 +268,7 @@ TEST_P(ChannelsLast, GradientsAroundABlockStayOnce) {
     EXPECT_LE(images_in(sweep, "store #", GetParam(), 16384), 1u) << sweep;
 }
 
-// Where relu(norm(x)) is 0 both sweeps of its gradient see for themselves, from x.
+// Where relu(norm(x)) is 0 both sweeps of its gradient recompute from x.
 TEST_P(ChannelsLast, GradientsReadNoActivation) {
   if (!is_half(GetParam())) return;
   const Tensor x = real({2, 64, 16, 16}).to(kGpu), g = real({64}).to(kGpu), b = real({64}).to(kGpu);
@@ -278,7 +278,7 @@ TEST_P(ChannelsLast, GradientsReadNoActivation) {
     EXPECT_LE(images_in(sweep, " = load #", GetParam(), 16384), 2u) << sweep;
 }
 
-// Mean and variance are found in one pass, then the image is normalised: it is read twice.
+// Mean and variance take one pass, then the image is normalised: it is read twice.
 TEST_P(ChannelsLast, VarianceIsFoundWithTheMean) {
   if (!is_half(GetParam())) return;
   const Tensor x = real({2, 64, 16, 16}).to(kGpu), w = real({64, 64, 1, 1}, 0.2).to(kGpu);

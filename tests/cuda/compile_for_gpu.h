@@ -19,8 +19,8 @@
 
 namespace ebb::testing {
 
-// NVRTC's own table of functions, not the one that the emulated device may have put in its place. Null where NVRTC
-// cannot be had.
+// NVRTC's own table of functions, not one that the emulated device may have installed. Null if NVRTC is
+// unavailable.
 inline const cuda::Compiler* nvrtc() {
   using namespace cuda;
   static const Compiler* const found = []() -> const Compiler* {
@@ -38,7 +38,7 @@ inline const cuda::Compiler* nvrtc() {
 #define EBB_SKIP_WITHOUT_NVRTC() \
   if (!::ebb::testing::nvrtc()) GTEST_SKIP() << "NVRTC was not found (pip install nvidia-cuda-nvrtc)"
 
-// NVRTC's complaint about a text for this architecture; empty if it compiles. Only where there is an NVRTC.
+// NVRTC's error for a text on this architecture; empty if it compiles. Only if NVRTC is available.
 inline std::string compile_error(const std::string& source, const std::string& architecture, const char* optimising) {
   using namespace cuda;
   const Compiler& c = *nvrtc();
@@ -58,8 +58,8 @@ inline std::string compile_error(const std::string& source, const std::string& a
   return log;
 }
 
-// Nothing runs what is compiled here, so it need not be fast: without optimisation three texts of library calls took
-// 0.25 s instead of 3.6. NVRTC before 12.9 has no such option.
+// The result is never run, so it need not be fast: without optimisation three texts of library calls took 0.25 s
+// instead of 3.6. NVRTC before 12.9 has no such option.
 inline std::string compile_error(const std::string& source, const std::string& architecture) {
   static constexpr const char* kFast = "--Ofast-compile=max";
   static const bool is_known = compile_error("__global__ void empty() {}", "sm_80", kFast).empty();
@@ -79,9 +79,9 @@ inline std::string joined(const std::vector<cuda::KernelSource>& sources) {
   return source;
 }
 
-// NVRTC's complaints about the texts, in programs of some of them and with all cores: what NVRTC needs grows faster
-// than a program (all of test_cuda's took it 6 GB), and every program begins with the prelude. `took` is told
-// those that compiled.
+// NVRTC's errors for the texts, compiled in programs of several and on all cores: NVRTC's memory grows faster than a
+// program (all of test_cuda's took it 6 GB), and every program begins with the prelude. Calls `took` with those that
+// compiled.
 inline std::string compile_errors(
     const std::vector<cuda::KernelSource>& sources, const std::string& architecture,
     const std::function<void(const std::vector<cuda::KernelSource>&)>& took = [](const auto&) {}) {
@@ -114,8 +114,8 @@ inline bool is_for(const cuda::KernelSource& source, const std::string& architec
 
 inline constexpr const char* kArchitectures[] = {"sm_80", "sm_90", "sm_100"};
 
-// NVRTC takes 0.1 s per text and architecture. Texts of one kernel differ in types and sizes, which are the same to
-// every GPU, so each is compiled for one of them.
+// NVRTC takes 0.1 s per text and architecture. Texts of one kernel differ in types and sizes, which do not depend on
+// the GPU, so each is compiled for one of them.
 inline bool is_turn_of(std::string_view architecture, std::size_t text) {
   return architecture == kArchitectures[text % std::size(kArchitectures)];
 }

@@ -6,8 +6,8 @@
 
 namespace ebb::testing {
 
-// Calls of the driver, an emulated one or a GPU's, since count_driver_calls() put counters before it; and which of them
-// are to fail.
+// Calls of the driver, an emulated one or a GPU's, since count_driver_calls() put counters in front of it; and which of
+// them should fail.
 struct DriverCalls {
   std::atomic<long> launches{0}, early{0}, waits{0}, copies_to_host{0}, records{0}, queries{0};
   std::atomic<long> captures{0}, instantiations{0}, graph_launches{0}, kernels_set{0};

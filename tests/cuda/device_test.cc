@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Ebb on cuda:0: a GPU where there is one, else the emulated device.
+// Ebb on cuda:0: a GPU if there is one, else the emulated device.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,7 +23,7 @@
 namespace ebb::testing {
 namespace {
 
-// The tests of this program say which device they mean: what they read directly is the host's memory.
+// The tests of this program name their device: values they read directly are in the host's memory.
 class HostIsDefault : public ::testing::Environment {
   void SetUp() override { set_default_device({}); }
 };
@@ -92,7 +92,7 @@ TEST_F(OnGpu, DifferentiatesALoss) {
   for (std::size_t i = 0; i < here.second.size(); ++i) EXPECT_NEAR(here.second[i], there.second[i], 1e-7);
 }
 
-// eval() does not know yet; whoever reads the value is told, each time, and what is made of it is no better.
+// eval() does not know yet; reading the value throws, each time, and so does reading its dependents.
 TEST_F(OnGpu, ReportsWrongDataToWhoeverReadsIt) {
   const Tensor x = randn({4, 10}).eval().to(kGpu), target = tensor({1, 2, 30, 4}, DType::i64).to(kGpu);
   const Tensor loss = cross_entropy(x, target).eval();
@@ -100,7 +100,7 @@ TEST_F(OnGpu, ReportsWrongDataToWhoeverReadsIt) {
     EXPECT_THROW_MESSAGE(loss.item<double>(), "cross_entropy: target[2] = 30 is outside [0, 10)");
   }
   EXPECT_THROW_MESSAGE((loss * 2).item<double>(), "cross_entropy: target[2] = 30 is outside [0, 10)");
-  synchronize(kGpu);  // somebody was told
+  synchronize(kGpu);  // reported once
   const Tensor unread = cross_entropy(x, target + 1).eval();
   EXPECT_THROW_MESSAGE(synchronize(kGpu), "cross_entropy: target[2] = 31 is outside [0, 10)");
   synchronize(kGpu);
@@ -144,7 +144,7 @@ TEST_F(OnGpu, SaysWhatTheCpuSays) {
     EXPECT_NE(here, "nothing") << name;
     EXPECT_EQ(text(kGpu), here) << name;
     try {
-      synchronize(kGpu);  // somebody was told
+      synchronize(kGpu);  // reported once
     } catch (const Error& error) {
       ADD_FAILURE() << name << ": " << error.what();
     }
@@ -159,7 +159,7 @@ TEST_F(OnGpu, DoesNotMixWithTheCpu) {
   EXPECT_THROW_MESSAGE(here.to({Device::Kind::cuda, 15}), "there is no cuda:15 on this machine: there ");
 }
 
-// Elements that ranks exchange go by way of the host, and a rank sends nothing that it could not compute.
+// Ranks exchange elements via the host, and a rank sends nothing that it failed to compute.
 TEST_F(OnGpu, ExchangesByWayOfTheHost) {
   struct Doubled final : Collective {
     mutable int calls = 0;
@@ -184,8 +184,8 @@ TEST_F(OnGpu, ExchangesByWayOfTheHost) {
   EXPECT_EQ(numbers(doubled(there)), numbers(x * 2));
 }
 
-// Whole exponents give what products give, as on the CPU; others err by two units in the last place at most, and in f32
-// by less than one.
+// Integer exponents give what products give, as on the CPU; others err by at most two units in the last place, and in
+// f32 by less than one.
 TEST_F(OnGpu, TakesPowers) {
   std::vector<double> bases, exponents;
   for (const double b : {-3.0, -2.0, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 1.1, 2.0, 3.0, 7.0, 10.0, 1e30, 1e-30})

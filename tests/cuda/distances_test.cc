@@ -29,7 +29,7 @@ TEST_P(DistancesOnGpu, Calls) {
                 distances_node({rows.to(kGpu)}, {.p = p, .pairs = true}), "rows that are not finite");
 }
 
-// Operands on no device become a call before it is known where the result is used.
+// Operands on no device become a call before the device of the result is known.
 TEST_P(DistancesOnGpu, OfNumbersOnNoDevice) {
   const Tensor here = real({6, 6});
   const auto distances = [&](const Tensor& with) {

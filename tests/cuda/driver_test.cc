@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A machine whose NVIDIA driver cannot be used has no GPU, and says why. What a GPU's first use may be.
+// A machine whose NVIDIA driver cannot be used has no GPU, and reports why. Various first uses of a GPU.
 #include "cuda/runtime/driver.h"
 #include "cuda/emulated_device.h"
 

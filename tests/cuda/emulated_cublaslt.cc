@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// cuBLASLt by plain loops over matrices stored by columns: what src/cuda/library/matmul.cc asks of it.
+// cuBLASLt by plain loops over matrices stored by columns: the subset used by src/cuda/library/matmul.cc.
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -44,18 +44,18 @@ double element(int type, const void* data, std::int64_t at) {
 std::atomic<std::uint64_t> last_algorithm{0};
 std::atomic<long> slow_products{0};
 
-// On an H200 products of halves are several times slower unless what lies side by side, and what is summed over, comes
-// in eights.
+// On an H200 products of halves are several times slower unless contiguous sizes, and the summed one, are multiples of
+// eight.
 bool is_slow(std::int64_t k, const Matrix& a, const Matrix& b, const Matrix& d) {
   const std::int64_t of_d = d.type == kR32 ? 4 : 8;
   return (a.type == kR16 || a.type == kRB16) &&
          ((k | a.rows | b.rows | d.rows | a.step | b.step) % 8 != 0 || d.step % of_d != 0);
 }
 
-// Products that cuBLASLt supports: one type for both factors, and a result of that type or, of halves, f32. On an H200
+// Products that cuBLASLt supports: one type for both factors, and a result of that type or, for halves, f32. On an H200
 // it adds no bias to the product of a column and a row of one element each; here to no product of a column and a row.
 // FP8 is multiplied in multiples of 16, the sum along memory in both factors, not both e5m2; and here to no result of
-// 32 columns, so that the way without it is tested, too.
+// 32 columns, so that the fallback is tested, too.
 Status supports(const Product& p, const Matrix& a, const Matrix& b, const Matrix& d) {
   if (is_fp8(a.type)) {
     const bool fits = p.transposed[0] && !p.transposed[1] && (a.rows | a.columns | d.step) % 16 == 0 &&

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cuDNN's graphs of one convolution by plain loops: what src/cuda/library/cudnn_convolution.cc asks of it. It proposes
-// engines that must not be taken before one that may.
+// cuDNN's graphs of one convolution by plain loops: the subset used by src/cuda/library/cudnn_convolution.cc. It
+// proposes forbidden engines before a permitted one.
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -78,7 +78,7 @@ int alpha_of(const Bag& operation) {
                                            : kBackwardFilterAlpha;
 }
 
-// Every product of the three tensors' elements, added to the one that is the result.
+// Adds every product of the three tensors' elements to the result.
 Result convolve(const Bag& operation, const std::map<std::int64_t, void*>& pointers) {
   const int alpha = alpha_of(operation);
   const Bag& c = operation.bag(alpha + 2);
@@ -120,7 +120,7 @@ Result convolve(const Bag& operation, const std::map<std::int64_t, void*>& point
   return 0;
 }
 
-// cuDNN's requirements of a graph before it proposes engines: windows that reach as far as the result says.
+// cuDNN's requirements for a graph before it proposes engines: windows that reach as far as the result says.
 bool fits(const Bag& operation) {
   const int alpha = alpha_of(operation);
   const Bag &c = operation.bag(alpha + 2), &w = operation.bag(alpha + 3), &x = operation.bag(alpha + 4),
@@ -222,7 +222,7 @@ const Cudnn& emulated_cudnn() {
       *made = bag;
       return 0;
     };
-    // Descriptors refer to others, which cuDNN copies and this does not: they stay.
+    // Descriptors refer to others, which cuDNN copies and this does not: they are kept.
     t.destroy_descriptor = [](void*) { return 0; };
     t.finalize = [](void* descriptor) {
       auto& bag = *static_cast<Bag*>(descriptor);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// cuSOLVER by LAPACK: what src/cuda/library/linalg.cc and decompositions.cc ask of it.
+// cuSOLVER by LAPACK: the subset used by src/cuda/library/linalg.cc and decompositions.cc.
 #include <algorithm>
 #include <atomic>
 #include <vector>
@@ -45,7 +45,7 @@ struct Lapack;
 EBB_OF_TYPE(float, s)
 EBB_OF_TYPE(double, d)
 
-constexpr int kWorkspace = 3;  // elements that are asked for, so that forgetting them shows
+constexpr int kWorkspace = 3;  // nonzero, so that forgetting the workspace shows
 std::atomic<Stream> stream{nullptr};
 std::atomic<long> solver_calls{0};
 
@@ -66,7 +66,7 @@ void eigenvectors(int uplo, int n, T* a, int step, T* w, int* info) {
   std::vector<T> work(static_cast<std::size_t>(size));
   Lapack<T>::syev("V", uplo == kLower ? "L" : "U", &n, a, &step, w, work.data(), &size, info, 1, 1);
 }
-// With V in columns.
+// Stores V by columns.
 template <class T>
 void singular_vectors(int m, int n, T* a, int step, T* s, T* u, int u_step, T* v, int v_step, int* info) {
   const int k = std::min(m, n), size = std::max(1, 5 * (m + n));

@@ -27,7 +27,7 @@ namespace {
 using namespace cuda;
 
 bool emulated = false;
-std::mutex device;         // one thing at a time
+std::mutex device;         // serialises all work
 std::string recording_to;  // kernels are written there and never run
 
 Result fine() { return kSuccess; }
@@ -52,7 +52,7 @@ bool unfinished = false;
 Result note(const char* call, Stream stream) {
   std::lock_guard guard(calls_mutex);
   const auto number = reinterpret_cast<std::uintptr_t>(stream);
-  if (calls.size() > 10000) calls.clear();  // nobody asks
+  if (calls.size() > 10000) calls.clear();  // they are never read
   calls.push_back(std::string(call) + " " + std::to_string(number / 16));
   return kSuccess;
 }
@@ -86,8 +86,8 @@ Result free_block(Address address) {
   return block && ::munmap(reinterpret_cast<void*>(address), block.mapped()) == 0 ? kSuccess : Result{1};
 }
 
-// A program's machine code is a letter, 'a' where it was compiled for one architecture alone ("sm_90a"), and its text;
-// a module is that without the prelude, and its kernels are in the store.
+// A program's machine code is a letter, 'a' if it was compiled for one architecture only ("sm_90a"), and its text; a
+// module is that without the prelude, and its kernels are in the store.
 struct Text {
   std::string source;
   bool one_architecture = false;
@@ -140,7 +140,7 @@ struct Lane {
   std::unique_ptr<CapturedGraph> graph;
   GraphNode last = nullptr;
 };
-// A stream is 16 times its number: small numbers have a meaning, and are the default stream.
+// A stream is 16 times its number: small numbers are special, and mean the default stream.
 std::mutex lanes_mutex;
 std::deque<Lane> lanes(1);
 Lane& lane_of(Stream s) {
@@ -214,7 +214,7 @@ void use_emulated_device_without_gpu() {
 
 void emulate_device() {
   emulated = true;
-  setenv("EBB_CUDA_CACHE_MB", "0", 1);  // the store keeps what costs time
+  setenv("EBB_CUDA_CACHE_MB", "0", 1);  // the store keeps what is expensive
   install_emulated_lt();
   cuda::install_cudnn(nullptr);
   cuda::install_cusolver(nullptr, nullptr);
@@ -393,7 +393,7 @@ void emulate_device() {
     *count = lane.last ? 1 : 0;
     return kSuccess;
   };
-  // An executable graph is a copy, as it is on a GPU: what happens to the graph's own nodes does not change it.
+  // An executable graph is a copy, as on a GPU: changes to the graph's own nodes do not affect it.
   d.instantiate = [](GraphExec* exec, Graph graph, unsigned long long) {
     auto* const made = new std::vector<std::pair<GraphNode, Captured>>;
     for (const auto& node : *reinterpret_cast<CapturedGraph*>(graph))

@@ -15,7 +15,7 @@ namespace ebb::testing {
 // Printed sweeps, compiled for the CPU together and run by emulated.h.
 class EmulatedKernels {
  public:
-  // Returns the kernel's number. Equal texts are one.
+  // Returns the kernel's number. Equal texts share one.
   int add(const cuda::SweepText& text) {
     const auto [it, fresh] = numbers_.try_emplace(text.text, static_cast<int>(numbers_.size()));
     if (fresh) sources_.push_back({.text = text.text});

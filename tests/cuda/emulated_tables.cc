@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The emulated device and the second device for programs that load them, with a library of their own: they install
+// The emulated device and the second device for programs that load them, with an Ebb library of their own: they install
 // these tables, or this backend, there.
 #include <cstring>
 

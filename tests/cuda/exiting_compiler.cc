@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A libnvrtc.so.13 whose static object is made in the middle of its first compilation, as those of NVRTC are, and whose
-// compilations end the process with kBroken when they find it destroyed. Once a thread is leaving, they go on until
-// that thread sleeps: it waits for them. Like NVRTC it tries to handle signals.
+// A libnvrtc.so.13 whose static object is constructed in the middle of its first compilation, like NVRTC's, and whose
+// compilations end the process with kBroken when they find it destroyed. Once a thread is exiting, they continue until
+// that thread sleeps, waiting for them. Like NVRTC it tries to handle signals.
 #include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Largest number and sum of exponentials in one pass over a row, on cuda:0: a GPU where there is one, else the emulated
+// Largest number and sum of exponentials in one pass over a row, on cuda:0: a GPU if there is one, else the emulated
 // device. Against plain loops in f64, with segments that differ by more than an exponential holds.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ class Exponentials : public ::testing::Test {
   }
 };
 
-// Rows that end in all the ways there are; `columns` of each, in segments of 2048.
+// Rows with every kind of ending; `columns` of each, in segments of 2048.
 struct Rows {
   std::vector<std::string> names;
   std::vector<double> numbers;
@@ -82,8 +82,8 @@ bool is_near(double got, double want, double relative, double least) {
 }
 
 TEST_F(Exponentials, OfRowsThatEndInAllWays) {
-  // Rows that have a multiprocessor to themselves: on chip as a whole; with leaves that stay in registers; with leaves
-  // that are read again. Of f32 those on chip leave their exponentials there, in two passes.
+  // Rows that have a multiprocessor to themselves: entirely on chip; with leaves that stay in registers; with leaves
+  // that are read again. For f32 those on chip leave their exponentials there, in two passes.
   const std::vector<std::pair<DType, std::int64_t>> cases = {{DType::bf16, 66'001},  {DType::bf16, 122'883},
                                                              {DType::bf16, 151'936}, {DType::f16, 98'304},
                                                              {DType::f32, 40'003},   {DType::f32, 61'440}};
@@ -135,13 +135,13 @@ bool in_one_pass(const Tensor& result) {
   return one;
 }
 
-// −Σ p·log p, as the columns of linear_token_statistics have it.
+// −Σ p·log p, as in the columns of linear_token_statistics.
 Tensor entropy_of(const Tensor& z) {
   const Tensor most = max(z, 1, true), d = z - where(isfinite(most), most, 0), e = exp(d), s = sum(e, 1, true);
   return squeeze(log(s) - sum(where(isfinite(d), d, e) * e, 1, true) / s, 1);
 }
 
-// The first class whose logit is the largest or not a number, as the columns of linear_token_statistics have it.
+// The first class whose logit is the largest or NaN, as in the columns of linear_token_statistics.
 Tensor place_of_largest(const Tensor& z) {
   const Tensor found = logical_or(z == max(z, 1, true), isnan(z));
   return min(where(found, arange(0, z.size(1), 1, DType::i32), z.size(1)), 1);
@@ -155,7 +155,7 @@ std::int64_t first_largest(const double* x, std::int64_t columns) {
   return at;
 }
 
-// No pass follows: the next row is on its way while one is computed. More rows than blocks of the emulated device.
+// No further pass: the next row is loaded while one is computed. More rows than blocks of the emulated device.
 TEST_F(Exponentials, OfRowsThatAreReadOnce) {
   for (const std::int64_t columns : {40'003, 61'440, 151'936}) {
     const Rows rows = rows_of(columns);
@@ -165,7 +165,7 @@ TEST_F(Exponentials, OfRowsThatAreReadOnce) {
     const Tensor entropies = entropy_of(x), sums = logsumexp(x, 1);
     EXPECT_TRUE(in_one_pass(entropies));
     EXPECT_TRUE(in_one_pass(sums));
-    // The place of the largest number is found on the way.
+    // The position of the largest number is found in the same pass.
     const Tensor together = cat({unsqueeze(entropy_of(x), 1), cast(unsqueeze(place_of_largest(x), 1), DType::f32)}, 1);
     EXPECT_TRUE(in_one_pass(together));
     const std::vector<double> both = together.to_vector<double>();

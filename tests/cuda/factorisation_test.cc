@@ -149,7 +149,7 @@ TEST_P(FactorisationsOnGpu, FactorisationsByCusolver) {
   same("det of a singular matrix", {rank}, Op::det);
 }
 
-// Results have signs that are the library's, so their products are looked at: one matrix, small ones at once, tall,
+// The signs of results depend on the library, so their products are compared: one matrix, small ones at once, tall,
 // wide.
 TEST_P(FactorisationsOnGpu, DecompositionsByCusolver) {
   const DType dtype = GetParam();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Products of factors rounded to eight bits on the GPU: the same numbers as on the CPU, from factors that lie in every
-// order and begin anywhere.
+// Products of factors rounded to eight bits on the GPU: the same numbers as on the CPU, from factors of any order and
+// address.
 #include "ebb/ops/fp8.h"
 #include "cuda/library/product.h"
 #include "cuda/library_on_gpu.h"
@@ -10,7 +10,7 @@ namespace {
 
 class Fp8OnGpu : public LibraryOnGpu {
  protected:
-  // Value and gradients there and here, apart by what tensor cores drop of sums: see fp8_error_bound.
+  // Values and gradients on GPU and CPU agree up to what tensor cores drop from sums: see fp8_error_bound.
   void expect_alike(const std::string& what, const Tensor& x, const Tensor& w,
                     const std::function<Tensor(const Tensor&, const Tensor&)>& f) const {
     const auto on = [&](Device device) {
@@ -61,7 +61,7 @@ TEST_P(Fp8OnGpu, SumsOfProductsAreAdded) {
   });
 }
 
-// Which of cuBLASLt's algorithms is the fastest is found by timing: it must not show in the bits.
+// cuBLASLt's fastest algorithm is found by timing: that must not affect bits.
 TEST_P(Fp8OnGpu, TuningChangesNoBits) {
   const std::int64_t scale = device_is_emulated() ? 1 : 64;
   const Tensor x = real({48 * scale, 32 * scale}).to(kGpu), w = real({16 * scale, 32 * scale}).to(kGpu);

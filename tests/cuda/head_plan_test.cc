@@ -29,7 +29,7 @@ TEST(HeadPlan, PadsHalvesToEightsByClassesAndWidthAlone) {
   EXPECT_EQ(plan(wide).width, 301);
 }
 
-// One chunk needs no sums of f32 beside the head's gradient, and may take their memory: 2.1 GB each here.
+// A single chunk needs no sums of f32 besides the head's gradient, and may use their memory: 2.1 GB each here.
 TEST(HeadPlan, TakesOneChunkWhereSeveralWouldNeedMoreMemory) {
   EXPECT_EQ(plan(gradients_of(8192, 4096, 128256)), (HeadPlan{128256, 4096, 8192, 1024}));
   EXPECT_EQ(plan(gradients_of(8192, 2048, 151936)).chunk, 8192);
@@ -53,7 +53,7 @@ TEST(HeadPlan, TakesTheChunkOfTheCall) {
   EXPECT_EQ(plan(work).chunk, 100);
 }
 
-// Without gradients, and for answers whose gradients come later, the logits of a chunk are there as a whole.
+// Without gradients, and for answers whose gradients come later, the logits of a chunk are stored as a whole.
 TEST(HeadPlan, HasNoPartsWhereLogitsMustStay) {
   HeadWork work = gradients_of(32768, 1024, 50257);
   work.whole_units = true;

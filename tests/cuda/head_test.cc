@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Losses of logits that are not held, on the GPU.
+// Losses of logits that are not stored, on the GPU.
 #include <array>
 
 #include "core/format_error.h"
@@ -49,8 +49,8 @@ TEST_P(HeadsOnGpu, LinearCrossEntropy) {
   }
 }
 
-// Several chunks, the last one shorter, with several parts each; numbers of rows, widths and classes that are no
-// multiples of eight, and ones that are. Products of bf16 have sizes in eights all the same.
+// Several chunks, the last one shorter, with several parts each; numbers of rows, widths and classes that are multiples
+// of eight, and some that are not. Products of bf16 have sizes in eights all the same.
 TEST_P(HeadsOnGpu, LinearCrossEntropyInPartsOfChunks) {
   use_emulated_device_without_gpu();
   cuda::Gpu& gpu = cuda::gpu(0);
@@ -84,7 +84,7 @@ TEST_P(HeadsOnGpu, LinearCrossEntropyInPartsOfChunks) {
   gpu.set_model(before);
 }
 
-// Where the head's gradient is summed in f32, logits are in the memory that the gradient is given at the end: larger
+// Where the head's gradient is summed in f32, logits use the memory that will hold the gradient at the end: larger
 // parts of them take no more.
 TEST(HeadsOnGpuInMemory, LogitsTakeThatOfTheGradient) {
   use_emulated_device_without_gpu();
@@ -133,7 +133,7 @@ TEST_P(HeadsOnGpu, LogProbabilitiesOfOddHeads) {
   }
 }
 
-// Rows of bf16 that one multiprocessor has on chip twice, once, once with registers, and not at all; some do not count.
+// Rows of bf16 of which a multiprocessor holds two on chip, one, one with registers, and none; some are ignored.
 TEST_P(HeadsOnGpu, LinearCrossEntropyOfLongRows) {
   const std::int64_t rows = 11;
   const Tensor x = real({rows, 4}), target = where(remainder(arange(rows), 4) == 2, -100, arange(rows) * 2600).eval();
@@ -148,8 +148,8 @@ TEST_P(HeadsOnGpu, LinearCrossEntropyOfLongRows) {
   }
 }
 
-// A chunk holds a row, less than a pair of answers, a pair, two pairs, which do not divide five, or everything: what
-// the loss of a pair or an answer needs is there before its gradients are made.
+// A chunk holds a row, less than a pair of answers, a pair, two pairs, which do not divide five, or everything: the
+// inputs of a pair's or an answer's loss are ready before its gradients are computed.
 TEST_P(HeadsOnGpu, LossesOfAnswersThroughAHead) {
   constexpr std::int64_t answers = 10, tokens = 3, classes = 736;  // large enough to be one call
   const Tensor x = real({answers, tokens, 6}), head = real({classes, 6}), bias = real({classes});

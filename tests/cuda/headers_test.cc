@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Declarations of CUDA's functions and numbers in src/cuda, against CUDA's own headers where they are installed. It is
-// held when this file is compiled; nothing here runs.
+// Compares declarations of CUDA's functions and numbers in src/cuda with CUDA's own headers, if installed, when this
+// file is compiled; nothing here runs.
 #include <gtest/gtest.h>
 
 #include "cuda/library/cublaslt.h"
@@ -25,7 +25,7 @@ extern "C" CUresult cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus*, 
 namespace ebb::cuda {
 namespace {
 
-// Handles and enumerations have names of ours: what counts is how arguments are passed.
+// Handles and enumerations have our own names: what counts is how arguments are passed.
 template <class Ours, class Theirs>
 constexpr bool passes_alike() {
   if constexpr (std::is_pointer_v<Ours> || std::is_pointer_v<Theirs>) {

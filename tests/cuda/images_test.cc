@@ -10,8 +10,8 @@ namespace {
 
 class ImagesOnGpu : public LibraryOnGpu {};
 
-// Windows of one lane, of eight and of a warp; with gaps, overlapping, transposed images, and one that is padding but
-// for a corner.
+// Windows of one lane, of eight and of a warp; with gaps, overlapping, transposed images, and one that is padding
+// except for a corner.
 TEST_P(ImagesOnGpu, AveragePools) {
   for (const Shape& shape : {Shape{2, 3, 9, 17}, Shape{1, 1, 40, 33}, Shape{5, 2, 3, 3}}) {
     for (const std::int64_t window : {1, 2, 3}) {
@@ -45,7 +45,7 @@ TEST_P(ImagesOnGpu, AdaptivePools) {
   compare("mean of NaN", {x}, [](const auto& v) { return adaptive_avg_pool1d(v[0], 3); });
 }
 
-// Entries outside, elements that nothing or thousands go to, more rows than a thread has, and second derivatives.
+// Entries outside, elements with no source or thousands, more rows than a thread has, and second derivatives.
 TEST_P(ImagesOnGpu, WeightedGather) {
   struct Sizes {
     std::int64_t images, rows, size, points, taps;

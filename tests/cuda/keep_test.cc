@@ -79,7 +79,7 @@ TEST(KeptValues, AreNotWorthItWhereTheyCostNothing) {
   for (const auto& kept : keep(passes_of({x - mean(x, 1, true)}))) EXPECT_TRUE(kept.empty());
 }
 
-// No two things that are read later share a chunk, whatever the program.
+// No two values that are read later share a chunk, whatever the program.
 TEST(KeptValues, LieWhereNothingIsReadAnyMore) {
   for (const auto& c : sweep_cases()) {
     for (const PlanStep& step : c->plan.steps) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The kernels on the disk: whatever is wrong with a file there, the kernel is compiled again and the code is right.
+// Kernels on disk: whatever is wrong with a file there, the kernel is recompiled and the code is correct.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -22,11 +22,11 @@ namespace fs = std::filesystem;
 
 fs::path cache() { return fs::path(std::getenv("XDG_CACHE_HOME")) / "ebb" / "cuda"; }
 
-// Every test has a folder of its own, and a kernel that this process has not asked for.
+// Every test has a folder of its own, and a kernel that this process has not requested yet.
 class KernelCache : public ::testing::Test {
  protected:
   void SetUp() override {
-    use_emulated_device_without_gpu();  // which keeps nothing there
+    use_emulated_device_without_gpu();  // keeps nothing there
     for (auto& [name, value] : before_) value = std::getenv(name) ? std::getenv(name) : "";
     setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1);
     setenv("EBB_CUDA_CACHE_MB", "64", 1);
@@ -65,7 +65,7 @@ class KernelCache : public ::testing::Test {
     return all;
   }
 
-  // The code of a kernel whose file has been through `damage`; whether it came from the disk.
+  // The code of a kernel whose file was changed by `damage`; whether it came from the disk.
   template <class Damage>
   static bool from_disk_after(Damage&& damage, std::string* result = nullptr) {
     const std::string kernel = next_kernel();
@@ -166,8 +166,8 @@ TEST_F(KernelCache, AFolderAndAFileOfSomebodyElseAreNotUsed) {
   EXPECT_FALSE(from_disk_after([](const fs::path&) {}));
 }
 
-// A compiler that says how much a kernel spills with so many blocks fewer: registers make room for it, down to two
-// blocks on a multiprocessor.
+// A compiler that reports fewer spilled bytes for fewer blocks: blocks give way to registers, down to two blocks per
+// multiprocessor.
 TEST_F(KernelCache, BlocksMakeRoomForRegistersThatSpill) {
   static std::vector<int> spills;
   static int fewer;
@@ -175,7 +175,7 @@ TEST_F(KernelCache, BlocksMakeRoomForRegistersThatSpill) {
     spills = std::move(bytes);
     const std::string text = next_kernel();
     int status = -1;
-    if (const pid_t child = ::fork(); child == 0) {  // what is replaced here stays so
+    if (const pid_t child = ::fork(); child == 0) {  // replacements stay in the child
       cuda::Compiler c = cuda::compiler();
       c.compile = [](cuda::RtcProgram, int count, const char* const* options) {
         const std::string_view last = options[count - 1], name = "--define-macro=FEWER=";

@@ -25,7 +25,7 @@ constexpr const char* kOptions =
 constexpr std::size_t kBatch = 200;     // texts
 constexpr const char* kWrapping = "4";  // changes with wrapped()
 
-// A sanitizer that was loaded into this program (Python's) has nothing to look for in the compiler.
+// A sanitizer loaded into this program (Python's) must not be loaded into the compiler.
 constexpr const char* kCompiler = "env -u LD_PRELOAD " EBB_CXX;
 
 std::string read_all(const std::string& path) {
@@ -33,7 +33,7 @@ std::string read_all(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Under a name of this process's own first: other test programs look into the same folder.
+// Written under a temporary name first: other test programs read the same folder.
 std::string temporary(const std::string& name) {
   static std::atomic<int> count{0};
   return fmt::format("{}.{}.{}", name, ::getpid(), count.fetch_add(1));

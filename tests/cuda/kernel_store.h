@@ -10,34 +10,34 @@
 
 namespace ebb::testing {
 
-// Texts of kernels, compiled for the emulated device by a C++ compiler: many in one call of it, since a call costs as
-// much as a dozen kernels. What was compiled is kept in the build folder, by what went into it; equal texts are one.
+// Texts of kernels, compiled for the emulated device by a C++ compiler: many per call, since a call costs as much as a
+// dozen kernels. Compiled kernels are kept in the build folder, keyed by their inputs; equal texts share one.
 class KernelStore {
  public:
   using Source = cuda::KernelSource;
-  // 0 if all went well; without args, how many bytes they have.
+  // Returns 0 on success; without args, their size in bytes.
   using Run = int (*)(unsigned blocks, unsigned threads, unsigned shared, const void* args, unsigned long long seed);
 
   static KernelStore& get();
   static std::string key_of(const std::string& bytes);
 
-  // Compiles those of the texts (without the prelude) that are not there yet, in batches side by side.
+  // Compiles those of the texts (without the prelude) that are not there yet, in parallel batches.
   void prepare(const std::vector<Source>& sources);
-  // A kernel of a text, see Run. Null where the text does not compile or has no such kernel.
+  // A kernel of a text, see Run. Null if the text does not compile or has no such kernel.
   void* kernel(const Source& source, const std::string& name);
 
-  // A file of texts, one after the other: read, or added to (each text once per process).
+  // A file of consecutive texts: reads it, or appends to it (each text once per process).
   static std::vector<Source> read_texts(const std::string& path);
   static void add_text(const std::string& path, const Source& source);
 
-  // All texts that kernels were asked of, by the first of their names.
+  // All texts that kernels were requested of, by the first of their names.
   struct Asked {
     Source source;
     std::string kernel;
   };
   std::vector<Asked> asked();
 
-  long compiled_alone() const { return compiled_alone_; }  // texts that no batch had
+  long compiled_alone() const { return compiled_alone_; }  // texts that were in no batch
 
  private:
   KernelStore();

@@ -5,7 +5,7 @@
 //   thread, started       a thread that started compilations calls exit; the main thread returns while it runs
 //   stranger              a thread that started none calls exit, after an earlier compilation
 //   destructor            a static object, destroyed by exit, asks for another compilation
-// With NVRTC, which is not told, it ends after that many microseconds.
+// With NVRTC, which does not report progress, it ends after that many microseconds.
 #include <dlfcn.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -47,7 +47,7 @@ ebb::testing::CompilerState* compiler_state() {
   return static_cast<ebb::testing::CompilerState*>(library ? dlsym(library, "ebb_compiler_state") : nullptr);
 }
 
-// Returns in the middle of a compilation; from there on this thread may end the process.
+// Returns in the middle of a compilation; this thread may end the process from there.
 void reach_the_middle(int microseconds) {
   ebb::testing::CompilerState* const known = compiler_state();
   if (!known) return std::this_thread::sleep_for(std::chrono::microseconds(microseconds));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A process that ends in the middle of compilations ends as it meant to: exit() waits for those that run, and begins no
+// A process that ends in the middle of compilations ends as intended: exit() waits for those in progress, and begins no
 // others (src/cuda/runtime/compiler_use.h).
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 namespace ebb::testing {
 namespace {
 
-// With the compiler in `folder`, or the one that is found if empty.
+// With the compiler in `folder`, or the installed one if empty.
 ProgramResult leave(const std::string& how, const std::string& folder, int microseconds = 0) {
   const char* const path = std::getenv("LD_LIBRARY_PATH");
   const std::string before = path ? path : "";
@@ -37,7 +37,7 @@ TEST_P(Leave, WaitsForCompilationsThatRun) {
   }
 }
 
-// The same with NVRTC, at a moment that nobody knows. tests/cuda/leave_often.sh does it hundreds of times.
+// The same with NVRTC, at an unknown moment. tests/cuda/leave_often.sh does it hundreds of times.
 TEST_P(Leave, DoesNotCrashInNvrtc) {
   EBB_SKIP_WITHOUT_NVRTC();
   const std::string how = GetParam();

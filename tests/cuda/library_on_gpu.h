@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Library calls on cuda:0, a GPU where there is one, else the emulated device, against the CPU: values and gradients.
+// Library calls on cuda:0, a GPU if there is one, else the emulated device, against the CPU: values and gradients.
 #pragma once
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ class LibraryOnGpu : public ::testing::TestWithParam<DType> {
           << what << ", element " << i << ": " << b[i] << ", on the CPU " << a[i];
     }
   }
-  // f of these inputs, and the gradients of a weighted sum of it to those that are floating.
+  // f of these inputs, and the gradients of a weighted sum of it with respect to the floating ones.
   using Function = std::function<Tensor(const std::vector<Tensor>&)>;
   void compare(const std::string& what, const std::vector<Tensor>& inputs, const Function& f) const {
     const auto on = [&](Device device) {
@@ -64,7 +64,7 @@ class LibraryOnGpu : public ::testing::TestWithParam<DType> {
   }
 };
 
-// Parameters of such tests, and what they are called.
+// Parameters of such tests, and their names.
 inline const auto kFloats = ::testing::Values(DType::f64, DType::f32, DType::f16, DType::bf16);
 inline std::string dtype_of_test(const ::testing::TestParamInfo<DType>& info) { return std::string(name(info.param)); }
 

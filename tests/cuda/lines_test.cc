@@ -18,7 +18,7 @@ TEST_P(LinesOnGpu, Lines) {
   }
 }
 
-// Lines of one piece, of several, of one element more; side by side, backwards and neighbours of other lines'.
+// Lines of one piece, of several, of one element more; interleaved, backwards and next to elements of other lines.
 TEST_P(LinesOnGpu, ScansOfLongLines) {
   const std::vector<std::int64_t> lengths = device_is_emulated()
                                                 ? std::vector<std::int64_t>{1, 7, 255, 257, 2047, 2048, 2049, 6151}
@@ -66,7 +66,7 @@ TEST_P(LinesOnGpu, BestOfLongLines) {
   }
 }
 
-// Rows of all lengths and beginnings: copies take as many bytes at a time as both allow.
+// Rows of any length and start: copies take as many bytes at a time as both allow.
 TEST_P(LinesOnGpu, CopiesOfAllLengths) {
   const Tensor x = real({3, 2, 40}), there = x.to(kGpu).eval();
   for (const std::int64_t first : {0, 1, 2, 4, 8, 16}) {
@@ -80,7 +80,7 @@ TEST_P(LinesOnGpu, CopiesOfAllLengths) {
   }
 }
 
-// Lines whose places repeat, in shared memory and not; an axis that is not the last; fewer lines than the result has.
+// Lines with repeated places, in shared memory or not; an axis that is not the last; fewer lines than the result has.
 TEST_P(LinesOnGpu, SumsOfScatteredLines) {
   for (const std::int64_t size : {3, 300, 7000}) {
     const Tensor x = real({3, size}), index = randint(0, size, {3, 500}).eval();

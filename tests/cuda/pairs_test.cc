@@ -24,7 +24,7 @@ class Pairs : public ::testing::Test {
     use_emulated_device_without_gpu();
     manual_seed(29);
   }
-  // Those of f64 hold those of every other type; all NaN are one.
+  // Bits of f64 represent those of every other type; all NaNs are equal.
   static std::vector<std::uint64_t> bits(const Tensor& x) {
     std::vector<std::uint64_t> result;
     for (const double v : x.to_vector<double>())
@@ -39,7 +39,7 @@ class Pairs : public ::testing::Test {
     for (std::size_t k = 0; k < v.size(); k += 7) v[k] = special[k / 7 % 8];
     return cast(tensor_from(v, {n}, DType::f64), dtype).eval();
   }
-  // Whether a plan says so.
+  // Whether the plan's description contains these words.
   static bool planned(const Tensor& x, const char* words) {
     const auto c = make_case("pairs", {x});
     return std::any_of(c->plan.steps.begin(), c->plan.steps.end(), [&](const PlanStep& step) {
@@ -53,7 +53,7 @@ Tensor rounded_often(const Tensor& x, const Tensor& y) {
   return (1 - c) * b + where(a >= 0, c, x) * 2;
 }
 
-// Sums, differences and products of halves, with the bits of the CPU: each is rounded, and -0, infinities and NaN are
+// Sums, differences and products of halves, bit-identical to the CPU: each is rounded, and -0, infinities and NaN are
 // kept.
 TEST_F(Pairs, OfHalvesHaveTheBitsOfTheCpu) {
   for (const DType d : {DType::bf16, DType::f16}) {
@@ -83,7 +83,7 @@ TEST_F(Pairs, ArePlannedWhereHalvesAreRoundedInBetween) {
   EXPECT_FALSE(planned(x * y, "pairs"));
 }
 
-// Each value is looked at once, however many ways lead to it.
+// Each value is visited once, however many paths lead to it.
 TEST_F(Pairs, OfDeepFormulasAreFoundInTime) {
   const Tensor x = hostile(600, DType::bf16, 1);
   const auto deep = [](Tensor t) {
@@ -132,8 +132,8 @@ TEST_F(Pairs, PowersOfOneBaseAreThoseAlone) {
   }
 }
 
-// The first power of a base may be one that has no use for a shared logarithm: its exponent is another for each
-// element, or an earlier pass has left it on chip.
+// The first power of a base may be unable to use a shared logarithm: its exponent differs per element, or an earlier
+// pass has left it on chip.
 TEST_F(Pairs, PowersShareALogarithmThatTheFirstHasNoUseFor) {
   const auto near = [](const Tensor& got, const Tensor& want, double unit) {
     const std::vector<double> g = got.to_vector<double>(), w = want.to_vector<double>();

@@ -27,8 +27,8 @@ std::string plan_of_roots(const std::vector<Tensor>& roots, const cuda::GpuModel
 }
 Tensor random_numbers(const Shape& shape, DType dtype = DType::f32) { return cast(randn(shape), dtype).eval(); }
 
-// Every plan of the table of cases once, in the order of the cases, with a hash of all texts that were printed from it:
-// a change of a decision or of a text shows as a diff. To accept it, run with EBB_UPDATE_GOLDEN=1 and read the diff.
+// Every plan of the table of cases once, in the order of the cases, with a hash of all texts printed from it: a changed
+// decision or text shows as a diff. To accept it, run with EBB_UPDATE_GOLDEN=1 and read the diff.
 TEST(KernelPlans, AndTheirTextsAreTheStoredOnes) {
   struct Line {
     std::string first;  // case
@@ -79,7 +79,7 @@ TEST(KernelPlans, SayWhereARowIsBetweenPasses) {
   EXPECT_FALSE(has(softmax_of(2'100'001, DType::f32), "x0 in"));  // each pass reads it again
 }
 
-// A thread goes down rows where operands repeat in each: as many columns as 16 bytes have, fewer beside many of those.
+// A thread goes down rows where operands repeat in each: as many columns as 16 bytes have, fewer with many of those.
 TEST(KernelPlans, GoDownRowsThatShareOperands) {
   const auto starts = [](const std::string& line, const char* with) { return line.rfind(with, 0) == 0; };
   const auto line = [](std::int64_t rows, std::int64_t columns, DType dtype, int vectors) {
@@ -119,7 +119,7 @@ TEST(KernelPlans, AreValues) {
   }
 }
 
-// The same plan prints the same text, whoever made it: the printer decides nothing.
+// The same plan prints the same text, however it was made: the printer decides nothing.
 TEST(KernelPlans, AreAllThatThePrinterSees) {
   for (const auto& c : cases_of_many_reductions()) {
     const Program& program = *c->plan.steps[0].program;

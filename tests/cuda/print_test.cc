@@ -18,14 +18,14 @@ namespace {
 std::string plan_of_case(const SweepCase& c) { return describe(cuda::plan_kernel(*c.plan.steps[0].program)); }
 
 struct Printed {
-  cuda::SweepText text, for_any;  // memory that begins at 16 bytes, or anywhere
+  cuda::SweepText text, for_any;  // memory at multiples of 16 bytes, or anywhere
   int kernel, kernel_for_any;
 };
 
 class PrintedSweeps : public ::testing::Test {
  protected:
-  // All texts are compiled in one go; then each step runs twice, with threads in two orders and, where memory allows,
-  // with both texts.
+  // Compiles all texts at once; then each step runs twice, with threads in two orders and, where memory allows, with
+  // both texts.
   void check(std::vector<std::unique_ptr<SweepCase>> cases, const cuda::GpuModel& model = {}) {
     EmulatedKernels kernels;
     std::vector<std::vector<Printed>> printed(cases.size());
@@ -114,7 +114,7 @@ TEST_F(PrintedSweeps, OfManyArraysAreTheOracle) {
         make_case(fmt::format("four arrays of {}", n), {sum(square((a - b) * (c - d))), (a - b) - (c - d)}));
     EXPECT_TRUE(share_loads(*cases.back()));
     EXPECT_FALSE(share_loads(*make_case("", {sum(square((a - b) * c))})));
-    EXPECT_FALSE(share_loads(*make_case("", {sum(log(exp(a - b) + exp(c - d)))})));  // computes more than it loads
+    EXPECT_FALSE(share_loads(*make_case("", {sum(log(exp(a - b) + exp(c - d)))})));  // more computation than loads
   }
   for (const std::int64_t n : {4096, 5000}) {
     const auto made = [&] { return randn({3, n}).eval(); };
@@ -127,7 +127,7 @@ TEST_F(PrintedSweeps, OfManyArraysAreTheOracle) {
   check(std::move(cases));
 }
 
-// What repeats in every row is loaded once by a thread that goes down several.
+// Operands that repeat in every row are loaded once by a thread that goes down several.
 std::vector<std::unique_ptr<SweepCase>> cases_of_repeated_operands() {
   std::vector<std::unique_ptr<SweepCase>> cases;
   const auto add = [&](const std::string& name, const std::vector<Tensor>& roots) {
@@ -182,7 +182,7 @@ TEST_F(PrintedSweeps, OfManyReductionsAreTheOracle) {
   check(std::move(cases));
 }
 
-// A row stays in registers between passes although weights are read beside it.
+// A row stays in registers between passes even though weights are read as well.
 TEST_F(PrintedSweeps, OfLayerNormsHoldTheirRows) {
   std::vector<std::unique_ptr<SweepCase>> cases;
   const auto halves = [](const Shape& shape) { return cast(randn(shape), DType::bf16).eval(); };
@@ -213,7 +213,7 @@ TEST_F(PrintedSweeps, OfRandomProgramsAreTheOracle) {
   check(std::move(cases));
 }
 
-// Some of the texts, and all with sums behind the row; in one program for each kind of GPU.
+// Some of the texts, and all with sums after the row; in one program for each kind of GPU.
 TEST(SweepText, CompilesForGpus) {
   EBB_SKIP_WITHOUT_NVRTC();
   EmulatedKernels kernels;
@@ -244,7 +244,7 @@ TEST(SweepText, HoldsStructureAndNoSizes) {
             text(randn({90, 1300}).eval().slice(1, 0, 1209, 3), 2.0));
 }
 
-// A case of one sweep that reads one tensor and leaves one result.
+// A case of one sweep that reads one tensor and writes one result.
 void run_sum(EmulatedKernels& kernels, SweepCase& c, double* out) {
   const PlanStep& step = c.plan.steps[0];
   const cuda::SweepText text = cuda::print_sweep(*step.program);
@@ -257,7 +257,7 @@ void run_sum(EmulatedKernels& kernels, SweepCase& c, double* out) {
   kernels.run(kernel, text, a, error, 1);
 }
 
-// The bits of a row's sum depend neither on how many rows there are nor on how they are shared by threads.
+// The bits of a row's sum depend neither on the number of rows nor on how threads share them.
 TEST(SweepText, AddsARowAloneAsInABatch) {
   manual_seed(3);
   EmulatedKernels kernels;
@@ -271,8 +271,8 @@ TEST(SweepText, AddsARowAloneAsInABatch) {
   }
 }
 
-// Nor does a sum over everything differ from that of one row: also where lanes have more than one chunk of segments,
-// and where a group is not full.
+// Nor does a sum over everything differ from that of one row: also with lanes that have more than one chunk of
+// segments, and with an incomplete group.
 TEST(SweepText, AddsEverythingAsARow) {
   manual_seed(5);
   EmulatedKernels kernels;
@@ -286,7 +286,7 @@ TEST(SweepText, AddsEverythingAsARow) {
   }
 }
 
-// A sum over the rows' numbers, of groups that are full and of one that is not: whole numbers, which no order changes.
+// A sum over the rows' numbers, in complete groups and an incomplete one: integers, which no order changes.
 TEST(SweepText, AddsTheNumbersOfAllRows) {
   EmulatedKernels kernels;
   for (const std::int64_t rows : {1023, 1024, 1025, 5000, 40'000}) {
@@ -301,7 +301,7 @@ TEST(SweepText, AddsTheNumbersOfAllRows) {
   }
 }
 
-// The kernel that adds what blocks have left may be there before the sweep has ended: it waits before anything else.
+// The kernel that adds what blocks have left may start before the sweep has ended: it waits before anything else.
 TEST(SweepText, WaitsForTheSweepAtItsEnd) {
   const Tensor x = randn({5000}).eval();
   const std::string text = cuda::print_sweep(*make_case("", {sum(x)})->plan.steps[0].program).text;
@@ -309,7 +309,7 @@ TEST(SweepText, WaitsForTheSweepAtItsEnd) {
   EXPECT_EQ(text.find("wait_for_sweep"), text.rfind("wait_for_sweep"));
 }
 
-// The lowest position, with the text the CPU has.
+// The lowest position, with the CPU's text.
 TEST(SweepText, NamesTheLowestPositionThatIsWrong) {
   manual_seed(4);
   EmulatedKernels kernels;

@@ -15,8 +15,8 @@ namespace {
 
 class ProductsOnGpu : public LibraryOnGpu {};
 
-// A row that is added to all of a product's: in the product, which is then rounded once, and only where nobody reads
-// the product without it.
+// A row added to all of a product's rows: within the product, which is then rounded once, and only if the product is
+// not read without it.
 TEST_P(ProductsOnGpu, ProductsAddARow) {
   const bool half = is_half(GetParam());
   const auto calls = [](const Tensor& y) {
@@ -94,7 +94,7 @@ TEST_P(ProductsOnGpu, ProductsOfFewElementsAddARow) {
   if (!device_is_emulated() && !refused.empty()) std::printf("not supported by cuBLASLt:%s\n", refused.c_str());
 }
 
-// Halves in parts, both ways round, and with a length that does not divide into them.
+// Halves in parts, both ways round, and with a length that is not a multiple.
 TEST_P(ProductsOnGpu, ProductsOverManyElements) {
   for (const std::int64_t k : {16384, 16392}) {
     const Tensor a = real({3, k}), b = real({k, 5}), c = transpose(real({5, k}), 0, 1),
@@ -104,7 +104,7 @@ TEST_P(ProductsOnGpu, ProductsOverManyElements) {
   }
 }
 
-// Rows that do not begin at multiples of 16 bytes are copied to ones that do.
+// Rows that do not begin at multiples of 16 bytes are copied to aligned ones.
 TEST_P(ProductsOnGpu, ProductsOfUnalignedRows) {
   for (const std::int64_t k : {256, 257}) {
     for (const std::int64_t n : {264, 259}) {
@@ -119,7 +119,7 @@ TEST_P(ProductsOnGpu, ProductsOfUnalignedRows) {
   }
 }
 
-// Which of its algorithms makes a large product is decided by timing: all of them make the same bits.
+// The algorithm of a large product is chosen by timing: all of them give the same bits.
 TEST_P(ProductsOnGpu, TimedProductsHaveTheBitsOfOthers) {
   const std::int64_t scale = device_is_emulated() ? 1 : 64;
   struct Case {
@@ -149,8 +149,8 @@ TEST_P(ProductsOnGpu, TimedProductsHaveTheBitsOfOthers) {
   }
 }
 
-// Sizes that are no multiples of eight, in every order of factors, with and without a second product for the last rows
-// or columns; a bias goes along. What cuBLASLt gets of halves has sizes in eights.
+// Sizes that are not multiples of eight, in every order of factors, with and without a second product for the last rows
+// or columns; with and without a bias. Products of halves passed to cuBLASLt have sizes in eights.
 TEST_P(ProductsOnGpu, ProductsOfOddSizes) {
   use_emulated_device_without_gpu();
   cuda::Gpu& gpu = cuda::gpu(0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Collectives of tensors on a GPU: by NCCL in a world of one rank, and by way of the host for ranks that share the GPU.
+// Collectives of tensors on a GPU: by NCCL in a world of one rank, and via the host for ranks that share the GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@
 namespace ebb::testing {
 namespace {
 
-// NCCL for one rank of the emulated device: what is sent to itself is copied when the group ends.
+// NCCL for one rank of the emulated device: messages to itself are copied when the group ends.
 struct Copy {
   const void* from = nullptr;
   void* to = nullptr;
@@ -121,7 +121,7 @@ struct Small {
   }
 };
 
-// Parameters after some steps on the GPU, with sharded optimiser and gradients that go to owners.
+// Parameters after some steps on the GPU, with a sharded optimiser and gradients sent to owners.
 std::vector<double> trained(int ranks, bool overlap = false) {
   std::mutex mutex;
   std::set<std::vector<double>> all;

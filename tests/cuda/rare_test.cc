@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Choices between what is common and what infinities and NaN need: the rare arm is a branch.
+// Choices between the common case and the one for infinities and NaN: the rare arm is a branch.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -30,7 +30,7 @@ class Rare : public ::testing::Test {
       result.push_back(std::isnan(v) ? ~std::uint64_t{0} : std::bit_cast<std::uint64_t>(v));
     return result;
   }
-  // So far apart that quotients overflow, and some that are no numbers.
+  // So far apart that quotients overflow, and some NaNs.
   static Tensor far_apart(std::int64_t n) {
     std::vector<double> v = (randn({n}) * exp(30 * randn({n}))).to_vector<double>();
     const double infinity = std::numeric_limits<double>::infinity();
@@ -65,7 +65,7 @@ TEST_F(Rare, ArmsHaveTheBitsOfTheCpu) {
     EXPECT_EQ(bits(other_choices(x.to(kGpu), y.to(kGpu))), bits(other_choices(x, y))) << n;
   }
   const Tensor x = reshape(far_apart(6 * 5000), {6, 5000}), y = reshape(far_apart(6 * 5000), {6, 5000});
-  const auto by_rows = [](const Tensor& a, const Tensor& b) {  // in a pass behind a reduction
+  const auto by_rows = [](const Tensor& a, const Tensor& b) {  // in a pass after a reduction
     return one_choice(a, where(max(abs(b), 1, true) > 1, b, a));
   };
   EXPECT_EQ(bits(by_rows(x.to(kGpu), y.to(kGpu))), bits(by_rows(x, y)));

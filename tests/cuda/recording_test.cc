@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Compiled functions as CUDA graphs, sweeps in one launch, and how often a step talks to the driver. On cuda:0: a GPU
-// where there is one, else the emulated device.
+// Compiled functions as CUDA graphs, sweeps in one launch, and the number of driver calls per step. On cuda:0: a GPU if
+// there is one, else the emulated device.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -78,7 +78,7 @@ TEST_F(Recordings, HaveTheBitsOfThePlainRun) {
   EXPECT_GT(driver_calls().kernels_set, 5);  // random numbers and the slot of errors
 }
 
-// The results are the next call's inputs: two sets of memory take turns, and nothing but graphs is launched.
+// The results are the next call's inputs: two sets of memory alternate, and only graphs are launched.
 TEST_F(Recordings, FollowATrainingLoop) {
   const auto step = [](const Tensors& s) {
     const auto [loss, g] = value_and_grad([&](const Tensor& w) { return mse_loss(matmul(s[3], w), s[4]); })(s[0]);
@@ -225,7 +225,7 @@ TEST_F(Recordings, AreNotMadeWhereTheyAreTurnedOff) {
   EXPECT_EQ(driver_calls().captures, 0);
 }
 
-// The memory of a compiled function is given back with it.
+// The memory of a compiled function is freed with it.
 TEST_F(Recordings, GiveTheirMemoryBack) {
   const Tensors inputs = network_inputs(7);
   eval(network(inputs));
@@ -269,7 +269,7 @@ TEST_F(Recordings, NameTheLineWhereOriginsAreOn) {
   inputs[3] = there(tensor({1, 2, 9, 0, 3, -1, 2}, DType::i64));
   EXPECT_THROW_MESSAGE(eval(compiled(inputs)), "cross_entropy: target[2] = 9 is outside [0, 4) (built at ");
   set_origins(false);
-  synchronize(kGpu);  // it has been told
+  synchronize(kGpu);  // it has been reported
 }
 
 // ---- one launch for sweeps of one text ------------------------------------------------------------------------------
@@ -331,12 +331,12 @@ TEST_F(Recordings, ReduceAllGradientsAtOnce) {
   }
 }
 
-// The error of one among them is its own.
+// An error in one of them names its own sweep.
 TEST_F(Recordings, TellErrorsOfJoinedSweepsApart) {
   const auto loss = [](const Tensor& x, const Tensor& p) {
     return binary_cross_entropy(x, p, {.reduction = Reduction::none});
   };
-  // Not full({n}, 0.5), which is one number in memory: its sweep has another text.
+  // Not full({n}, 0.5), which is one number in memory: its sweep has a different text.
   const auto halves_but = [](std::int64_t n, std::int64_t at) {
     return there(full({n}, 0.5) + cast(arange(n) == at, DType::f32));
   };
@@ -443,7 +443,7 @@ TEST_F(Recordings, TrainWithoutWaiting) {
   EXPECT_EQ(model.norm.num_batches_tracked.value.item<std::int64_t>(), 12);
 }
 
-// Steps with overflows among them, and what the host asks for only at the end.
+// Steps with overflows among them, and values that the host reads only at the end.
 TEST_F(Recordings, ScaleLossesWithoutWaiting) {
   const auto trained = [&](Device device, const std::function<std::unique_ptr<Optimizer>()>& make) {
     Layers model;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// On cuda:0, a GPU where there is one, else the emulated device: the same bits every time, and the same bits of a row
+// On cuda:0, a GPU if there is one, else the emulated device: the same bits every time, and the same bits of a row
 // alone and in a batch.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ class Repeatable : public ::testing::Test {
   }
   void TearDown() override { set_batch_invariant(false); }
   static Tensor real(const Shape& shape, DType dtype = DType::f32) { return cast(randn(shape), dtype).to(kGpu).eval(); }
-  // Bits of f64 hold those of every other floating type; NaN of equal bits are equal here.
+  // Bits of f64 represent those of every other floating type; NaNs of equal bits are equal here.
   static std::vector<std::uint64_t> bits(const std::vector<Tensor>& all) {
     std::vector<std::uint64_t> result;
     for (const Tensor& x : all) {
@@ -109,8 +109,8 @@ TEST_F(Repeatable, TenRunsHaveTheSameBits) {
   }
 }
 
-// Rows that do not fit on chip, and one that does: blocks take several in turn and send for the next while they
-// compute one. A row has the bits that it has alone.
+// Rows that do not fit on chip, and one that does: blocks loop over several and load the next while they compute one. A
+// row has the bits that it has alone.
 TEST_F(Repeatable, LongRowsAreTheSameAloneAndInTurn) {
   const std::int64_t rows = device_is_emulated() ? 11 : 1500;
   for (const std::int64_t columns : {50304, 128256}) {
@@ -173,7 +173,7 @@ TEST_F(Repeatable, RowsOfLayersOfF16DoNotDependOnTheirBatch) { compare_rows(DTyp
 TEST_F(Repeatable, RowsOfProductsOfF32DoNotDependOnTheirBatchWhenAskedFor) {
   set_batch_invariant(true);
   compare_rows(DType::f32);
-  // They are right, in every layout, with batches and with a summand.
+  // They are correct, in every layout, with batches and with a summand.
   for (const DType dtype : {DType::f32, DType::f64}) {
     const double tolerance = dtype == DType::f32 ? 1e-5 : 1e-13;
     for (const std::int64_t n : {1, 17, 33, 130}) {
@@ -188,9 +188,9 @@ TEST_F(Repeatable, RowsOfProductsOfF32DoNotDependOnTheirBatchWhenAskedFor) {
   }
 }
 
-// Every number of f16 and of bf16, by each function that takes a quick way where all results of a sweep are halves:
-// within a unit in the last place of the half, NaN and infinities where they belong. Exponentials below 2^-126 are 0
-// there: what is made from them may be off by that much, times the argument where it is a factor (silu).
+// Every number of f16 and of bf16, by each function that has a fast path where all results of a sweep are halves:
+// within a unit in the last place of the half, NaN and infinities in the right places. Exponentials below 2^-126 are 0
+// there: values computed from them may be off by that much, times the argument where it is a factor (silu).
 TEST_F(Repeatable, FunctionsOfAllHalvesAreRight) {
   struct Function {
     const char* name;

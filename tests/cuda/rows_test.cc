@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// index_select and its gradient on cuda:0, against plain loops on the host: rows of all widths, views; with exactly the
-// same bits.
+// index_select and its gradient on cuda:0, against plain loops on the host: rows of all widths, views;
+// bit-identical.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -83,7 +83,7 @@ Tensor row_numbers(const Shape& shape, DType dtype) {
       .eval();
 }
 
-// 16 rows: some have no token, some a few, some just as many as are added by the lanes of a row, or one more, or
+// 16 rows: some have no token, some a few, some just as many as the lanes of a row add, or one more, or
 // many.
 std::vector<std::int64_t> index_of_rows() {
   std::vector<std::int64_t> index;
@@ -139,7 +139,7 @@ TEST_F(RowsOnGpu, AddRowsOfViews) {
   EXPECT_EQ(bits(index_select_backward(zeros({0, 24}).to(kGpu), {3, 24}, 0, rows.slice(0, 0, 0))),
             bits(zeros({3, 24})));
   EXPECT_EQ(index_select_backward(zeros({tokens, 0}).to(kGpu), {16, 0}, 0, rows).to_vector<double>().size(), 0u);
-  // Zeros of both signs begin at +0; what overflows and what is not a number stays so.
+  // Zeros of both signs begin at +0; overflow and NaN are preserved.
   const Tensor special =
       tensor_from(std::vector<double>{-0.0, -0.0, HUGE_VAL, -HUGE_VAL, std::nan(""), 1, 1, 2}, {2, 4}, DType::f32);
   for (const std::vector<std::int64_t>& to : {std::vector<std::int64_t>{1, 1}, {0, 2}})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// linear_cross_entropy of bf16 with rounded logits: rows that are made as exponentials, against formulas in f64. Inputs
-// are small integers times a power of two, so that logits are exact in bf16 and in every order of summation.
+// linear_cross_entropy of bf16 with rounded logits: rows computed as exponentials, against formulas in f64. Inputs are
+// small integers times a power of two, so that logits are exact in bf16 and in every order of summation.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -81,7 +81,7 @@ struct ScaledCase {
 constexpr ScaledCase kScaledCases[] = {{11, 8, 8, 0, 0.5},    {11, 8, 2056, 4, 0.125}, {140, 72, 520, 64, 0.125},
                                        {40, 72, 264, 16, 4},  {7, 200, 264, 0, 2},     {1, 64, 256, 0, 0.25},
                                        {11, 8, 517, 4, 0.125}};
-// Several tiles of rows and columns for every multiprocessor; sizes that are no multiples of a tile.
+// Several tiles of rows and columns for every multiprocessor; sizes that are not multiples of a tile.
 constexpr ScaledCase kLargeCases[] = {{300, 136, 1000, 128, 0.0625},
                                       {1100, 768, 50304, 512, 0.03125},
                                       {513, 64, 32000, 0, 0.125},
@@ -114,7 +114,7 @@ TEST_P(ScaledRows, AreTheSameWithoutGradientsAndInOtherCompany) {
   EXPECT_EQ(alone.to_vector<float>(), whole.losses.to_vector<float>());
   EXPECT_EQ(parts.losses.to_vector<float>(), whole.losses.to_vector<float>());
   EXPECT_EQ(cast(parts.dx, DType::f32).to_vector<float>(), cast(whole.dx, DType::f32).to_vector<float>());
-  // Memory that was used before: rows that do not count have products, too.
+  // Reused memory: ignored rows have products, too.
   cast(std::nan("") * rand({140, 520}), DType::bf16).eval().to(kGpu).eval();
   const Results again = scaled_on_gpu(in, options(0));
   EXPECT_EQ(cast(again.dhead, DType::f32).to_vector<float>(), cast(whole.dhead, DType::f32).to_vector<float>());

@@ -32,7 +32,7 @@ TEST_P(ScanOnGpu, EveryRunAndBatchHaveTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(Of, ScanOnGpu, ::testing::Values(DType::f64, DType::f32, DType::bf16),
                          [](const auto& i) { return std::string(name(i.param)); });
 
-// Sums of halves are rounded once from f64, also where they are subnormal, infinite, or decided by a far lower bit.
+// Sums of halves are rounded once from f64, also if they are subnormal, infinite, or decided by a far lower bit.
 TEST(ScanOfHalvesOnGpu, EachSumIsRoundedOnce) {
   use_emulated_device_without_gpu();
   const double inf = HUGE_VAL;
@@ -90,7 +90,7 @@ TEST_F(LongScanOnGpu, ChunksHaveTheSameBits) {
   }
 }
 
-// Pieces of 4,096 elements, whose beginnings may lie anywhere; more pieces than one block adds at a time.
+// Pieces of 4,096 elements at any address; more pieces than one block adds at a time.
 TEST_F(LongScanOnGpu, PlacesOfTrueElements) {
   manual_seed(3);
   for (const Shape& shape :

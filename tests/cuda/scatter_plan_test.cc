@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How sums at the places of an index are made: one line each, for a fixed model.
+// How sums at the places of an index are computed: one line each, for a fixed model.
 #include "cuda/library/scatter_plan.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ TEST(ScatterPlans, LinesThatFitOnChipAreAddedThere) {
   EXPECT_EQ(sums(DType::f32, {1000, 1 << 15}, {2000, 1 << 15}, 0), "thread per line");
 }
 
-// Whoever has its own sums waits for nobody.
+// Threads with sums of their own wait for no other.
 TEST(ScatterPlans, ThreadsHaveSumsOfTheirOwnForFewPlaces) {
   const auto sums = [](Op op, DType dtype, const Shape& out, const Shape& index, int axis) {
     return scatter_plan_of(op, dtype, out, index, axis);
@@ -58,7 +58,7 @@ TEST(ScatterPlans, ThreadsHaveSumsOfTheirOwnForFewPlaces) {
             "block of 256 threads per 5000 elements of a line, 48192 bytes of shared memory");
 }
 
-// Exact sums have no order either.
+// Exact sums do not depend on the order either.
 TEST(ScatterPlans, ManyPlacesHaveSumsInFixedPoint) {
   const std::string exact = "thread per element, exact sums in fixed point";
   EXPECT_EQ(scatter_plan_of(Op::scatter_zero_add, DType::f32, {100000}, {4431497}, 0), exact);
@@ -80,7 +80,7 @@ TEST(ScatterPlans, IntegersHaveNoOrder) {
   EXPECT_EQ(sums(Op::index_zero_add, {20000, 64}, {30000}), "thread per element, atomic sums of integers");
 }
 
-// What else is in the batch does not change the order of a line's sums, and with it their bits.
+// The rest of the batch does not change the order of a line's sums, and so not their bits.
 TEST(ScatterPlans, OtherLinesDoNotDecideAboutOne) {
   for (const std::int64_t length : {20, 5000, 100000}) {
     const auto plan = [&](std::int64_t lines) {

@@ -17,7 +17,7 @@ using ScatterOnGpu = LibraryOnGpu;
 struct Lines {
   std::int64_t places, length;
 };
-// One of each way, at its edges: sums of a thread's own, a block's, sorted ones, exact ones.
+// One of each method, at its limits: a thread's own sums, a block's, sorted ones, exact ones.
 const Lines kLines[] = {{1, 1},        {1, 700},      {3, 16385},   {10, 2859},    {54, 300},
                         {55, 300},     {100, 5000},   {256, 77},    {257, 4000},   {1000, 1},
                         {1000, 17000}, {7000, 20000}, {40000, 900}, {40000, 2000}, {40000, 10001}};
@@ -31,7 +31,7 @@ TEST_P(ScatterOnGpu, SumsOfLines) {
   }
 }
 
-// The axis is the first, or has lines before and behind it.
+// The axis is the first, or has lines before and after it.
 TEST_P(ScatterOnGpu, SumsAlongOtherAxes) {
   for (const std::int64_t inner : {1, 3, 40, 300}) {
     for (const std::int64_t places : {3, 60}) {
@@ -42,7 +42,7 @@ TEST_P(ScatterOnGpu, SumsAlongOtherAxes) {
               });
     }
   }
-  // Views that are not one line behind the other.
+  // Views that are not consecutive lines.
   const Tensor src = real({4, 90, 6, 5}), index = randint(0, 7, {4, 6, 90, 5}).eval();
   compare("scatter_add of views", {src}, [&](const std::vector<Tensor>& in) {
     const Tensor from = transpose(in[0], 1, 2), at = index.to(in[0].device());
@@ -69,7 +69,7 @@ TEST_P(ScatterOnGpu, SumsOfSlices) {
   });
 }
 
-// Half of the tokens are of one row, which is divided; others have many, few or none.
+// Half of the tokens go to one row, which is divided; others have many, few or none.
 TEST_P(ScatterOnGpu, SumsOfAFavouriteRow) {
   for (const std::int64_t tokens : {511, 1100, 3000}) {
     const Tensor src = real({tokens, 5}), any = randint(0, 700, {tokens}), often = rand({tokens});
@@ -96,7 +96,7 @@ TEST_P(ScatterOnGpu, PutsTheLast) {
   }
 }
 
-// Outputs that do not fit on chip: values beside positions, positions alone, few of many places.
+// Outputs that do not fit on chip: values with positions, positions only, few of many places.
 TEST_P(ScatterOnGpu, PutsTheLastOfManyPlaces) {
   for (const auto& [places, length] : {Lines{30000, 60000}, Lines{30000, 16000}, Lines{30000, 50}}) {
     const Tensor x = real({places}), src = real({length}), index = randint(0, places, {length}).eval();
@@ -109,7 +109,7 @@ TEST_P(ScatterOnGpu, PutsTheLastOfManyPlaces) {
   }
 }
 
-// The device's threads run in another order each time.
+// The device's threads run in a different order each time.
 TEST_P(ScatterOnGpu, EveryRunHasTheSameBits) {
   for (const auto& [places, length] :
        {Lines{3, 40000}, Lines{10, 3000}, Lines{1000, 17000}, Lines{40000, 2000}, Lines{30000, 7501}}) {
@@ -169,7 +169,7 @@ class ExactSumsOnGpu : public IntegersOnGpu {
   }
 };
 
-// x + y - x is y for numbers of any size: nothing is rounded on the way. From one digit to all of them.
+// x + y - x is y for numbers of any size: no intermediate rounding. From one digit to all of them.
 TEST_F(ExactSumsOnGpu, NothingIsRoundedBeforeTheEnd) {
   for (const int spread : {0, 3, 12, 40, 126}) {
     std::vector<float> x;
@@ -233,7 +233,7 @@ TEST_F(ExactSumsOnGpu, SumsAreRoundedOnce) {
   }
 }
 
-// Sums below 2^-126 are multiples of 2^-149, as everything is: a subnormal sum is exact, and others are rounded once.
+// Sums below 2^-126 are multiples of 2^-149, like all floats: a subnormal sum is exact, and others are rounded once.
 TEST_F(ExactSumsOnGpu, SubnormalSums) {
   const std::int64_t n = 3 * kPlaces;
   const float least = std::numeric_limits<float>::denorm_min();
@@ -253,7 +253,7 @@ TEST_F(ExactSumsOnGpu, SubnormalSums) {
   }
 }
 
-// Sums of halves are not rounded to f32 first: what lies far below a tie decides it.
+// Sums of halves are not rounded to f32 first: digits far below a tie decide it.
 TEST_F(ExactSumsOnGpu, SumsOfHalvesAreRoundedOnce) {
   const std::vector<std::tuple<DType, std::vector<double>, double>> cases{
       {DType::bf16, {1, 0x1p-8, 0x1p-40}, 1 + 0x1p-7}, {DType::bf16, {1, 0x1p-8}, 1},
@@ -272,7 +272,7 @@ TEST_F(ExactSumsOnGpu, SumsOfHalvesAreRoundedOnce) {
   }
 }
 
-// Many lanes of a warp have one place: all of them, some, two by turns.
+// Many lanes of a warp have the same place: all of them, some, two alternately.
 TEST_F(ExactSumsOnGpu, FavouritePlaces) {
   const std::int64_t n = 20011;
   const Tensor any = randint(0, kPlaces, {n}), often = rand({n});
@@ -327,7 +327,7 @@ TEST_F(ExactSumsOnGpu, AnIndexOutsideIsNamed) {
   EXPECT_EQ(message(kGpu), message({}));
 }
 
-// Whatever adds it, an index that is outside is named with its position.
+// However it is added, an index out of range is named with its position.
 TEST_F(IntegersOnGpu, AnIndexOutsideIsNamed) {
   const auto message = [](const std::function<Tensor()>& f) {
     try {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// argsort and ranges of it on cuda:0, against a stable sort on the host: lengths around those of each way of sorting,
-// all dtypes, ties, NaN, zeros of both signs, infinities, both directions, lines of all strides.
+// argsort and ranges of it on cuda:0, against a stable sort on the host: lengths around the limits of each method, all
+// dtypes, ties, NaN, zeros of both signs, infinities, both directions, lines of all strides.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -73,7 +73,7 @@ void expect_selected(const Tensor& x, int axis, bool descending, std::int64_t fi
   expect_order(x, axis, descending, first, count, argsort_range(x.to(kGpu), axis, descending, first, count));
 }
 
-// A block merges up to 512 (of 8 bytes 1024), sorts up to 4096 by digits, and several blocks sort what is longer.
+// A block merges up to 512 (of 8 bytes 1024), sorts up to 4096 by digits, and several blocks sort longer lines.
 TEST_F(SortOnGpu, LinesOfAllLengths) {
   for (const std::int64_t n : {1,    2,    3,    31,   32,   33,   255,  257,  511,  512,  513,  1023, 1024,
                                1025, 1279, 1280, 1281, 2048, 4095, 4096, 4097, 8191, 8192, 8193, 17000}) {
@@ -89,7 +89,7 @@ TEST_P(SortOfDType, BothWays) {
   }
 }
 
-// Digits that all keys share are passed over: none, some, and all of them.
+// Digits that all keys share are skipped: none, some, and all of them.
 TEST_F(SortOnGpu, ByTheDigitsThatDiffer) {
   for (const std::int64_t n : {1500, 5000}) {
     const Tensor near = randint(0, 40, {n}).eval();

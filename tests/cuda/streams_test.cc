@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Work on other libraries' streams: what is given to which stream, and what waits for what.
+// Work on other libraries' streams: which stream gets it, and what waits for what.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@
 namespace ebb::testing {
 namespace {
 
-// Calls of the emulated device's streams, which stands in for the GPU here: order is what it is told.
+// Calls of the emulated device's streams, which represent the GPU here: they are executed in the order given.
 class OnAnotherStream : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -34,7 +34,7 @@ class OnAnotherStream : public ::testing::Test {
     other_ = new_emulated_stream();
     synchronize(kGpu);
     {
-      OnStream scope(kGpu, stream_);  // finds that the device's own stream has nothing left to do
+      OnStream scope(kGpu, stream_);  // finds that the device's own stream is idle
       const Tensor warm = (x_ * 2).eval();
     }
     synchronize(kGpu);
@@ -131,7 +131,7 @@ TEST_F(OnAnotherStream, MemoryOfTheStreamIsFreedInItsOrder) {
             (std::vector<std::string>{"record 1", "wait " + number(stream_), "free " + number(stream_)}));
 }
 
-// So is memory of the stream's owner; where it was read on no other stream there is nothing to wait for.
+// So is memory of the stream's owner; if it was read on no other stream there is nothing to wait for.
 TEST_F(OnAnotherStream, MemoryOfTheOwnerIsFreedAfterItsReaders) {
   const auto memory = std::make_shared<CountedMemory>();
   Tensor y, z;
@@ -178,7 +178,7 @@ TEST_F(OnAnotherStream, IsCapturedWithoutEventsAndWithoutWaiting) {
   EXPECT_EQ(y.to_vector<double>(), (x_ * 2 + 1).to_vector<double>());
 }
 
-// Nobody reads a value on the way: the next scope says it, or synchronize().
+// No value is read in between: the next scope reports it, or synchronize().
 TEST_F(OnAnotherStream, ReportsWrongDataLater) {
   const auto wrong = [&] {
     OnStream scope(kGpu, stream_);
@@ -191,7 +191,7 @@ TEST_F(OnAnotherStream, ReportsWrongDataLater) {
   wrong();
   EXPECT_THROW_MESSAGE(synchronize(kGpu), message);
   synchronize(kGpu);
-  // Null is a stream like others: PyTorch's default one.
+  // Null is an ordinary stream: PyTorch's default one.
   {
     OnStream scope(kGpu, nullptr);
     cross_entropy(x_, full({8}, 77, DType::i64)).eval();
@@ -199,7 +199,7 @@ TEST_F(OnAnotherStream, ReportsWrongDataLater) {
   EXPECT_THROW_MESSAGE(OnStream(kGpu, nullptr), message);
 }
 
-// A loader's batches are copied beside the device's work, and what reads one waits for its copy.
+// A loader's batches are copied concurrently with the device's work, and their readers wait for the copy.
 TEST_F(OnAnotherStream, BatchesAreCopiedBesideTheWork) {
   const OnDevice there(kGpu);
   const Tensor rows = arange(12).to(Device{}).eval();
@@ -227,7 +227,7 @@ TEST_F(OnAnotherStream, BatchesAreCopiedBesideTheWork) {
   EXPECT_EQ((*loader.next())[0].to_vector<double>(), (std::vector<double>{4, 5, 6, 7}));
 }
 
-// In place, by a factor that the device reads; whole vectors and what is left over.
+// In place, by a factor that the device reads; whole vectors and the remainder.
 TEST_F(OnAnotherStream, ScalesWhatBelongsToOthers) {
   const auto view = [](const Tensor& x) {
     const Storage& s = x.node()->storage;
@@ -265,7 +265,7 @@ TEST_F(OnAnotherStream, OthersMemoryIsReleasedWhenNothingUsesIt) {
   EXPECT_EQ(released, 2);
 }
 
-// Two threads: one has entered the stream, the other computes on the device's own meanwhile.
+// Two threads: one has entered the stream, the other meanwhile computes on the device's own.
 TEST_F(OnAnotherStream, ThreadsWaitForEachOthersRuns) {
   const std::string there = number(stream_);
   leave_emulated_work_unfinished(true);
@@ -279,7 +279,7 @@ TEST_F(OnAnotherStream, ThreadsWaitForEachOthersRuns) {
     z = (y * 2).eval();
     calls = emulated_stream_calls();
     EXPECT_LT(at("wait " + there), at("launch " + there));
-    std::thread([&] { y = (x_ + 2).eval(); }).join();  // memory may be what the scope has let go of
+    std::thread([&] { y = (x_ + 2).eval(); }).join();  // may reuse memory that the scope has released
     calls = emulated_stream_calls();
     EXPECT_LT(at("wait 1"), at("launch 1"));
   }
@@ -287,7 +287,7 @@ TEST_F(OnAnotherStream, ThreadsWaitForEachOthersRuns) {
   EXPECT_EQ(z.to_vector<double>(), ((x_ + 1) * 2).to_vector<double>());
 }
 
-// A compiled function is launched plainly there, so that a capture sees its kernels, and is a graph of Ebb's own after.
+// A compiled function is launched plainly there, so that a capture sees its kernels, and as Ebb's own graph afterwards.
 TEST_F(OnAnotherStream, CompiledFunctionsAreGraphsOnTheOwnStreamOnly) {
   const Function f = compile(Function([](const Tensor& x) {
     return sum(softmax(matmul(x, permute(x, {1, 0})), 1) * 3);

@@ -19,7 +19,7 @@
 #include "schedule/plan.h"
 #include "schedule/trace.h"
 
-// Sweeps of expressions, with their arguments bound: what the printed kernels are tested on.
+// Sweeps of expressions, with their arguments bound: the test cases for printed kernels.
 namespace ebb::testing {
 
 inline double number_at(DType dtype, const std::byte* data, std::size_t i) {
@@ -45,12 +45,12 @@ inline double number_at(DType dtype, const std::byte* data, std::size_t i) {
   }
 }
 
-// Compares a device's sweep with the oracle, which computes in f64 throughout.
+// Tolerance of a device's sweep relative to the oracle, which computes in f64 throughout.
 inline double sweep_tolerance(DType d) {
   return d == DType::f64 ? 1e-11 : d == DType::f32 ? 2e-5 : d == DType::f16 ? 4e-3 : d == DType::bf16 ? 3e-2 : 0;
 }
 
-// A case with its plan. Steps run in order; what one writes, by the oracle, the next reads.
+// A case with its plan. Steps run in order; each reads what the oracle wrote for earlier ones.
 struct SweepCase {
   std::string name;
   OwnedTrace owned;
@@ -94,7 +94,7 @@ inline std::unique_ptr<SweepCase> make_case(const std::string& name, const std::
   return c;
 }
 
-// Rows of up to 2048 elements stay on a warp or a part of one; longer ones have several segments and are a block's.
+// Rows of up to 2048 elements are processed by a warp or a part of one; longer ones have several segments and a block.
 inline std::vector<std::unique_ptr<SweepCase>> sweep_cases() {
   std::vector<std::unique_ptr<SweepCase>> cases;
   const auto add = [&](const std::string& name, const std::vector<Tensor>& roots) {
@@ -272,7 +272,7 @@ inline std::vector<std::unique_ptr<SweepCase>> sweep_cases() {
     const Tensor bias = randn({columns}).eval(), w = variable(bias), y = sum(square(tanh(x + w)));
     add("bias" + of, {y, backward(y)[w]});
   }
-  // Passes that leave on chip what later ones need.
+  // Passes that leave values on chip for later ones.
   for (const std::int64_t columns : {37, 2048, 4096, 5003}) {
     for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
       const std::string of = " " + std::string(ebb::name(dtype)) + " " + std::to_string(columns);
@@ -287,7 +287,7 @@ inline std::vector<std::unique_ptr<SweepCase>> sweep_cases() {
     }
   }
   add("many rows", {sum(randn({700, 3}).eval(), 1), softmax(randn({700, 3}).eval(), 1)});
-  // More terms than one block adds in the end.
+  // More terms than one block adds at the end.
   const Tensor many = variable(randn({40'000, 3}).eval()), chosen = randint(0, 3, {40'000}).eval();
   const Tensor of_many = cross_entropy(many, chosen);
   add("total of many rows", {of_many, backward(of_many)[many], sum(max(many, 1))});
@@ -301,7 +301,7 @@ inline std::vector<std::unique_ptr<SweepCase>> sweep_cases() {
   return cases;
 }
 
-// With more sums of segments than a text's own memory has room for: they lie behind the row.
+// With more sums of segments than a text's static memory has room for: they are stored after the row.
 inline std::vector<std::unique_ptr<SweepCase>> cases_of_many_reductions() {
   manual_seed(17);
   const Tensor x = rand({2, 270'001}).eval(), y = rand({2, 270'001}).eval();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every text of a library call that tests of this program have asked for compiles for a GPU, and one of each kernel for
-// all kinds of them (those for Hopper alone: see FusedAttention and ScaledRows). Suites with parameters run in the
+// Every text of a library call that tests of this program have requested compiles for one GPU, and one of each kernel
+// for all kinds of them (those only for Hopper: see FusedAttention and ScaledRows). Suites with parameters run in the
 // order of their files: this one comes last.
 #include <set>
 

@@ -7,7 +7,7 @@
 
 namespace ebb::testing {
 
-// Numbers with many ties; of floats some are NaN or zeros of either sign, or infinite.
+// Numbers with many ties; some floats are NaN or zeros of either sign, or infinite.
 inline Tensor tied(const Shape& shape, DType dtype, std::int64_t kinds = 30) {
   if (dtype == DType::bool_) return (randint(0, 2, shape) == 1).eval();
   const Tensor x = randint(dtype == DType::u8 ? 0 : -kinds / 2, kinds / 2 + 1, shape);

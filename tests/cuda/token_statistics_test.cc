@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// linear_token_statistics of bf16 on a GPU against formulas in f64: by the product that leaves sums alone, and by
+// linear_token_statistics of bf16 on a GPU against formulas in f64: by the product that leaves only sums, and by
 // products in memory. Inputs are small integers times a power of two: logits are exact in every order of summation.
 #include <gtest/gtest.h>
 
@@ -65,7 +65,7 @@ TEST_P(TokenStatisticsOnGpu, AreTheDefinitions) {
   }
 }
 
-// What is asked for beside them changes no bit of the others.
+// Requesting more statistics changes no bit of the others.
 TEST_P(TokenStatisticsOnGpu, HaveTheSameBitsWhateverElseIsAskedForAndWhateverRowsAreBeside) {
   const StatisticsInputs in(70, 64, 1001);
   const TokenStatistics all = statistics_on_gpu(in, {});

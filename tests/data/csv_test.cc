@@ -32,7 +32,7 @@ TEST(Csv, HeadersQuotesMissingValuesAndLineEnds) {
   EXPECT_EQ(v[5], 4);
 }
 
-// Bytes after the closing quote are not read where the file, and perhaps its last page, ends with it.
+// Bytes after the closing quote are not read, even if the file, and perhaps its last page, ends with it.
 TEST(Csv, AQuoteMayBeTheLastByteOfAPage) {
   const ScratchFolder folder;
   const std::string path = folder / "a.csv";

@@ -24,7 +24,7 @@ Numbers joined(const std::vector<Numbers>& batches) {
   return all;
 }
 
-// Items with a random number beside each, as augmentation would draw them.
+// Items with a random number each, as augmentation would draw them.
 DataLoader augmented(int workers, std::uint64_t seed = 3) {
   return DataLoader(50,
                     [](const Numbers& items) {

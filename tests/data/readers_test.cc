@@ -123,7 +123,7 @@ TEST(Image, JpegGreyAndInColour) {
   near(24, 38, {255, 255, 0});
 }
 
-// The same picture, stored as a camera held in each of eight ways stores it: it is read upright.
+// The same picture as stored by a camera held in each of eight ways: it is read upright.
 TEST(Image, JpegIsTurnedAsTheCameraWasHeld) {
   for (int held = 1; held <= 8; ++held) {
     const Tensor picture = read_image(testing::golden_file("held" + std::to_string(held) + ".jpg"), 1);
@@ -140,7 +140,7 @@ TEST(Image, AJpegThatIsCutOffIsRefused) {
   const ScratchFolder folder;
   const std::string path = folder / "a.jpg", whole = read_whole(testing::golden_file("quarters.jpg"));
   write_whole(path, whole.substr(0, whole.size() * 2 / 3));
-  EXPECT_THROW_KIND(read_image(path), io, path + ": the JPEG cannot be read: ");  // libraries have words of their own
+  EXPECT_THROW_KIND(read_image(path), io, path + ": the JPEG cannot be read: ");  // libraries word errors differently
   write_whole(path, whole.substr(0, 30));
   EXPECT_THROW_KIND(read_image(path), io, path + ": the JPEG cannot be read");
 }

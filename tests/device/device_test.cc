@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Devices as users meet them, on the second device of the tests.
+// Devices from the user's point of view, on the second device of the tests.
 #include "ebb/device.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ TEST_F(OnSecondDevice, NumbersMoveThereAndBack) {
   }
 }
 
-// Whatever the device is: the host's memory too is reached through its backend.
+// On any device: the host's memory, too, is reached through its backend.
 TEST_F(OnSecondDevice, BytesOfABufferComeBackFromEveryBackend) {
   for (const Device device : {Device{}, kSecondDevice}) {
     const std::vector<std::byte> sent{std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}};
@@ -94,7 +94,7 @@ TEST_F(OnSecondDevice, TheHostReadsNoMemoryOfADevice) {
   EXPECT_THROW_MESSAGE(there_.data<float>(), "data: the tensor is on cuda:0; move it with .to(Device{}) first");
 }
 
-// Numbers alone belong nowhere: looking at them on one device does not tie them to it.
+// Pure numbers have no device: reading them on one does not tie them to it.
 TEST_F(OnSecondDevice, NumbersAloneFollowWhatTheyMeet) {
   const Tensor numbers = arange(3) * 2 + 1;
   EXPECT_EQ(numbers.to_vector(), (std::vector<double>{1, 3, 5}));
@@ -147,7 +147,7 @@ TEST_F(OnSecondDevice, ErrorsOfDataComeWhenSomebodyLooksAndEveryTime) {
     EXPECT_THROW_MESSAGE((further + 1).to(Device{}).item(), "17");
   }
   EXPECT_EQ(sum(there_).item(), 2.0) << "the device goes on";
-  EXPECT_THROW_MESSAGE(synchronize(kSecondDevice), "17");  // once: it waits for all that was begun since
+  EXPECT_THROW_MESSAGE(synchronize(kSecondDevice), "17");  // once: it waits for everything begun since
   EXPECT_NO_THROW(synchronize(kSecondDevice));
 }
 
@@ -217,7 +217,7 @@ TEST_F(OnSecondDevice, GradientsAreWhereTheirTensorsAre) {
   EXPECT_EQ(second(there_).to_vector(), (std::vector<double>{1, 1, 1}));
 }
 
-// Numbers that a formula brings along belong to no device; the default device has no part in it.
+// Numbers that a formula brings along belong to no device; the default device does not matter.
 TEST_F(OnSecondDevice, FormulasBringTheirNumbersAlong) {
   const Tensor image = reshape(linspace(0, 1, 32), {1, 2, 4, 4}).eval(), image_there = image.to(kSecondDevice);
   for (const char* mode : {"nearest", "bilinear", "bicubic", "area"}) {

@@ -14,8 +14,8 @@
 // The harness of the docs' code blocks; tools/doc_blocks.py writes the tests.
 namespace ebb {
 
-// Word by word. Numbers may differ by 5 %, and tiny ones, which are roundings, by anything: a trained model ends
-// elsewhere on a processor that rounds elsewhere.
+// Compares word by word. Numbers may differ by 5 %, and tiny ones, which are rounding errors, by any amount: a trained
+// model's result depends on the processor's rounding.
 inline void expect_same_text(const std::string& got, const std::string& want) {
   std::istringstream a(got), b(want);
   for (std::string x, y; true;) {
@@ -43,7 +43,7 @@ void expect_prints(const T& value, const std::string& want) {
   EXPECT_EQ(out.str(), want);
 }
 
-// Takes what is written to std::cout.
+// Captures output to std::cout.
 class Printed {
  public:
   Printed() : before_(std::cout.rdbuf(text_.rdbuf())) {}

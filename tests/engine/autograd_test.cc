@@ -6,7 +6,7 @@
 #include "ebb/ebb.h"
 #include "expect_error.h"
 
-// How differentiation behaves: histories, transforms that nest, rules of one's own, checkpoints.
+// Differentiation: histories, nested transforms, custom rules, checkpoints.
 namespace ebb {
 namespace {
 
@@ -118,7 +118,7 @@ TEST(Backward, LossAndGradientComeOutTogether) {
   const Tensor loss = mean(square(w));
   const Tensor g = backward(loss)[w];
   loss.eval();
-  EXPECT_TRUE(g.evaluated());  // companions: who asks for one gets both from the same sweep
+  EXPECT_TRUE(g.evaluated());  // companions: evaluating one computes both in the same sweep
   const Tensor v = variable(numbers({50}));
   const Tensor other = mean(square(v));
   const Tensor h = backward(other)[v];
@@ -171,7 +171,7 @@ TEST(Transforms, AtMostThirtyDeep) {
 }
 
 TEST(Transforms, DoNotConfuseTheirLevels) {
-  // d/dx [x · d/dy (x + y)] = 1, not 2: the inner derivative is with respect to y alone.
+  // d/dx [x · d/dy (x + y)] = 1, not 2: the inner derivative is with respect to y only.
   const Tensor one = full({}, 1.0, DType::f64);
   const Tensor slope = grad(
       Function([&](const Tensor& x) { return x * grad(Function([&](const Tensor& y) { return x + y; }))(one); }))(one);
@@ -219,7 +219,7 @@ TEST(Transforms, ThroughVariablesToo) {
   expect_near(backward(sum(dfdx))[w], 2 * x);
 }
 
-// ---- rules of one's own ---------------------------------------------------------------------------------------------
+// ---- custom rules ---------------------------------------------------------------------------------------------------
 
 TEST(CustomFunction, UsesItsRule) {
   const Tensor w = variable(numbers({3}));
@@ -351,7 +351,7 @@ TEST(Parts, GradientsOfPartsSideBySideAreJoined) {
     EXPECT_EQ(steps.find("pad_zero"), std::string::npos) << steps;
     expect_near(g, all);
   }
-  expect_near(pieces({{0, 2}, {4, 3}, {2, 2}}), all);  // not side by side while they come
+  expect_near(pieces({{0, 2}, {4, 3}, {2, 2}}), all);  // never adjacent while being added
   expect_near(pieces({{1, 2}, {3, 2}}), where(logical_and(column >= 1, column < 5), all, 0.0));
   expect_near(pieces({{0, 4}, {2, 5}}), where(logical_and(column >= 2, column < 4), 2 * all, all));
   expect_near(pieces({{0, 3}, {0, 3}}), where(column < 3, 2 * all, 0.0));

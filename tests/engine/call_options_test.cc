@@ -83,7 +83,7 @@ TEST(CallOptions, AreShownWithTheSchedule) {
       << text;
 }
 
-// Two calls that differ in options alone are two plans; equal ones are one call.
+// Two calls that differ only in options are two plans; equal ones are one call.
 TEST(CallOptions, ArePartOfThePlan) {
   const Tensor x = rand({1, 1, 9, 9}).eval(), w = rand({1, 1, 3, 3}).eval();
   const auto calls = [](const std::string& text) {
@@ -104,7 +104,7 @@ TEST(CallOptions, OfAnotherTypeAreRefused) {
   EXPECT_THROW(options_as<AttentionCall>(Attrs()), Error);
 }
 
-// What computes losses alone, from a call that also computes gradients.
+// Computes only losses, derived from a call that also computes gradients.
 TEST(CallOptions, OfTheFirstOutputAlone) {
   EXPECT_FALSE(make_options(AlignmentCall{.order = 2})->first_output(6));
   EXPECT_FALSE(make_options(MultilabelHingesCall())->first_output(2));

@@ -9,7 +9,7 @@
 #include "ebb/ebb.h"
 #include "expect_error.h"
 
-// How compiled functions behave; that they compute the same as the functions is held by tests/table and the losses'.
+// Behaviour of compiled functions; tests/table and the losses' tests check that they compute the same as the functions.
 namespace ebb {
 namespace {
 
@@ -99,7 +99,7 @@ TEST(Compile, EmptyTensors) {
   }
 }
 
-// Calls that want their inputs row-major make copies of others, and of no others.
+// Calls that need row-major inputs copy other layouts, and only those.
 TEST(Compile, KnowsHowItsInputsLie) {
   const FunctionToMany f = [](const std::vector<Tensor>& v) {
     const Tensor x = variable(v[0]), head = variable(v[1]);
@@ -194,7 +194,7 @@ TEST(Compile, CheckpointsInside) {
   }
 }
 
-// ---- what stays and what does not -----------------------------------------------------------------------------------
+// ---- what is kept and what is not -----------------------------------------------------------------------------------
 
 TEST(Compile, KeepsWhatItCaptures) {
   Tensor captured = compiled_numbers({3}, 7);
@@ -218,7 +218,7 @@ TEST(Compile, ComputesCapturedValuesOnce) {
 
 TEST(Compile, DrawsTheRandomNumbersOfTheFunction) {
   const Function f = [](const Tensor& x) {
-    rand({3});  // drawn, and used by nobody
+    rand({3});  // drawn, and never used
     return dropout(x, 0.5) + rand(x.shape(), x.dtype());
   };
   const Function compiled = compile(f);
@@ -249,7 +249,7 @@ TEST(Compile, LetsGoOfItsInputs) {
 TEST(Compile, FreesValuesOnTheWay) {
   const Function f = [](const Tensor& x) {
     Tensor y = x;
-    for (int k = 0; k < 10; ++k) y = cumsum(y, 0);  // each a call with memory of its own
+    for (int k = 0; k < 10; ++k) y = cumsum(y, 0);  // each is a call with memory of its own
     return sum(y);
   };
   const Function compiled = compile(f);
@@ -314,10 +314,10 @@ TEST(Compile, RunsInSeveralThreadsAtOnce) {
 TEST(Compile, RefusesFunctionsThatLookAtNumbers) {
   const Function looks = compile(Function([](const Tensor& x) { return sum(x).item() > 0 ? x : -x; }));
   EXPECT_THROW_MESSAGE(looks(ones({3})), "compile: the function reads values that depend on its inputs");
-  // It may ask for values that do not depend on them.
+  // It may read values that do not depend on them.
   const Function may = compile(Function([](const Tensor& x) { return x * sum(arange(4)).item(); }));
   EXPECT_EQ(may(ones({1})).item(), 6);
-  // The engine is as it was.
+  // The engine is usable afterwards.
   EXPECT_EQ(sum(ones({3})).item(), 3);
 }
 
@@ -348,7 +348,7 @@ TEST(Compile, PassesOnTheErrorsOfTheFunction) {
   const Function f = compile(Function([](const Tensor& x) { return matmul(x, ones({3, 2})); }));
   EXPECT_THROW_MESSAGE(f(ones({4, 2})), "matmul");
   EXPECT_EQ(f(ones({4, 3})).shape(), (Shape{4, 2}));
-  // Errors that depend on data come from the run, and the next run is as good as the first.
+  // Data-dependent errors come from the run, and the next run is unaffected.
   const FunctionOfMany picks =
       compile(FunctionOfMany([](const std::vector<Tensor>& v) { return cross_entropy(v[0], v[1]); }));
   const Tensor x = compiled_numbers({2, 3});

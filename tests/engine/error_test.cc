@@ -4,7 +4,7 @@
 #include "ebb/ebb.h"
 #include "expect_error.h"
 
-// Every failure is an Error with a sentence to act on.
+// Every failure is an Error with an actionable message.
 namespace ebb {
 namespace {
 

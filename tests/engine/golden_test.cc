@@ -8,8 +8,8 @@
 #include "ebb/ebb.h"
 #include "test_device.h"
 
-// The schedules of the programs that matter most, as text: a change of the scheduler shows as a diff. After a change
-// that is meant, run this test with EBB_UPDATE_GOLDEN=1 and read the diff of tests/engine/golden.
+// The schedules of the most important programs, as text: a change of the scheduler shows as a diff. After an intended
+// change, run this test with EBB_UPDATE_GOLDEN=1 and read the diff of tests/engine/golden.
 namespace ebb {
 namespace {
 

@@ -4,7 +4,7 @@
 #include "ebb/ebb.h"
 #include "expect_error.h"
 
-// The checker must see what is wrong, not only pass what is right.
+// The checker must detect errors, not only accept what is right.
 namespace ebb {
 namespace {
 

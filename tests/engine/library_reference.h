@@ -5,8 +5,8 @@
 #include "backend/call.h"
 #include "numbers_by_dtype.h"
 
-// Library operations by their definitions: one element after the other, in double. For those that are written in a few
-// lines; the others have references of their own beside their tests.
+// Library operations by their definitions: one element after the other, in double. Covers those that take a few lines;
+// the others have references next to their tests.
 namespace ebb::testing {
 
 class LibraryReference {
@@ -14,7 +14,7 @@ class LibraryReference {
   explicit LibraryReference(const LibraryCall& call)
       : call_(call), out_(call.outputs[0]), axis_(static_cast<int>(call.attrs.i[0])) {}
 
-  // False for an operation that is not here.
+  // False for an operation not covered here.
   bool run() {
     if (call_.outputs.size() != 1) return false;
     switch (call_.op) {

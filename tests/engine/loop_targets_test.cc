@@ -12,8 +12,8 @@
 #include "graph/op_table.h"
 
 // NEON, AVX2 and AVX-512 have assemblers of their own. Every operation has the same bits on each target of this
-// architecture that the processor has, with as many vectors side by side as registers allow. On a target that it does
-// not have, the code is made and not run.
+// architecture that the processor supports, with as many vectors side by side as registers allow. For other targets the
+// code is generated but not run.
 namespace ebb::cpu {
 namespace {
 
@@ -39,7 +39,7 @@ std::vector<Target> targets() {
 
 struct LoopBuilder {
   LoopProgram p;
-  std::vector<table::Domain> domains;  // of each pointer: which numbers are ordinary
+  std::vector<table::Domain> domains;  // for each pointer, the range of ordinary numbers
   explicit LoopBuilder(bool wide) { p.wide = wide; }
   int push(const LoopProgram::Value& v) {
     p.values.push_back(v);
@@ -61,7 +61,7 @@ struct LoopBuilder {
   void store(int value, Stored stored = Stored::as_computed) { p.stores.push_back({value, p.pointers++, stored}); }
 };
 
-// The first block has numbers of the domain, the second has all sorts.
+// The first block has numbers of the domain, the second has any.
 template <class T>
 std::vector<T> loop_numbers(unsigned seed, const table::Domain& domain) {
   using Limits = std::numeric_limits<T>;
@@ -92,14 +92,14 @@ std::vector<T> loop_numbers(unsigned seed, const table::Domain& domain) {
   return v;
 }
 
-// Results of a loop: what it stored, its sums, and whether its guards held.
+// Results of a loop: its outputs, its sums, and whether its guards held.
 struct Left {
   std::vector<std::uint8_t> stored, sums;
   std::vector<bool> held;  // of each block and guard
   bool operator==(const Left&) const = default;
 };
 
-// The loop of a target on the same numbers; in blocks where a guard for ordinary numbers fails, results mean nothing.
+// Runs a target's loop on the same numbers; where a guard for ordinary numbers fails, the block's results are void.
 Left run_loop(const LoopBuilder& program, LoopTarget target, const std::vector<std::uint8_t>& bytes, int side_by_side) {
   const LoopProgram& p = program.p;
   const LoopCode code = lower(p);
@@ -186,7 +186,7 @@ bool gives_mask(Op op) {
          op == Op::le || op == Op::gt || op == Op::ge;
 }
 
-// Counts as skipped where the tests below only make the code of a target.
+// Counts as skipped if the tests below only generate a target's code.
 TEST(LoopTargets, AllRunOnThisProcessor) {
   for (const Target& t : targets()) {
     if (!t.runs) GTEST_SKIP() << "this processor has no " << t.name;
@@ -230,7 +230,7 @@ TEST(LoopTargets, ReadAndWriteHalves) {
   }
 }
 
-// More values at a time than there are registers: some wait on the stack.
+// More values at a time than there are registers: some are spilled to the stack.
 TEST(LoopTargets, SpillAlike) {
   for (const bool wide : {false, true}) {
     LoopBuilder p(wide);

@@ -54,7 +54,7 @@ TEST(Memory, AStepHoldsItsActivationsAndGradientsAndLittleMore) {
   const Net net;
   const Step s = run_step(net, 0);
   const double activations = kLayers * kBatch * kWidth * 4.0, gradients = kLayers * kWidth * kWidth * 4.0;
-  // Activations die while gradients come to life; parameters were live before.
+  // Activations are freed while gradients are allocated; parameters existed before.
   EXPECT_LE(static_cast<double>(s.peak), 1.1 * (activations + gradients))
       << "activations " << activations << ", gradients " << gradients;
 }
@@ -64,7 +64,7 @@ TEST(Memory, CheckpointsHoldFarLessAndGiveTheSameBits) {
   const Step plain = run_step(net, 0), kept = run_step(net, 8);
   EXPECT_EQ(kept.loss, plain.loss);
   EXPECT_EQ(kept.gradients, plain.gradients);
-  // 8 borders and one segment of 8 layers at a time, beside the gradients.
+  // 8 borders and one segment of 8 layers at a time, in addition to the gradients.
   const double gradients = kLayers * kWidth * kWidth * 4.0, row = kBatch * kWidth * 4.0;
   EXPECT_LE(static_cast<double>(kept.peak), 1.1 * (gradients + 20 * row)) << "plain: " << plain.peak;
   EXPECT_LT(kept.peak, plain.peak / 2);

@@ -10,7 +10,7 @@
 #include "engine/evaluate_anew.h"
 #include "expect_error.h"
 
-// Sweeps large enough for loops of machine code: what the user sees stays the same.
+// Sweeps large enough for loops of machine code: results visible to the user stay the same.
 namespace ebb {
 namespace {
 
@@ -65,7 +65,7 @@ TEST(NativeLoops, AddLongRowsLikeTheSteps) {
   }
 }
 
-// A norm of channels, whose rows lie in pieces, with numbers in some of them that loops leave to the steps.
+// A norm of channels, whose rows consist of pieces, with numbers in some of them that loops leave to the steps.
 TEST(NativeLoops, GoFromPieceToPiece) {
   for (const std::int64_t piece : {64, 256, 1000, 1024, 2048}) {
     for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
@@ -90,7 +90,7 @@ TEST(NativeLoops, GoFromPieceToPiece) {
   }
 }
 
-// Loops know exp and logarithms for ordinary numbers only; where there is another, the steps take over.
+// Loops implement exp and logarithms for ordinary numbers only; for others, the steps take over.
 TEST(NativeLoops, LeaveExtremesToTheSteps) {
   manual_seed(5);
   constexpr std::int64_t kCount = 50000;
@@ -124,7 +124,7 @@ TEST(NativeLoops, LeaveExtremesToTheSteps) {
   }
 }
 
-// Extremes in every block, often enough that the loops are given up for a while and tried again.
+// Extremes in every block, often enough that the loops are suspended for a while and retried.
 TEST(NativeLoops, MayFailAllTheTime) {
   constexpr std::int64_t kCount = 3'000'000;
   const Tensor at = arange(kCount),

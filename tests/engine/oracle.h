@@ -17,8 +17,8 @@
 #include "schedule/plan.h"
 
 // Runs the steps of a plan twice, on the CPU and by their definitions, each on the same inputs, and compares everything
-// they write. Programs whose operations are rounded once have to agree in every bit, sums included: their order is part
-// of their definition (sweep/sum_order.h).
+// they write. Programs whose operations are rounded once must agree in every bit, sums included: their order is part of
+// their definition (sweep/sum_order.h).
 namespace ebb::testing {
 
 struct OracleTolerance {
@@ -52,8 +52,8 @@ class SweepOracle {
   }
   static std::vector<std::byte> memory_for(const Value& x) { return memory_for(allocated_elements(x), x.dtype); }
 
-  // Each operation is exact or rounded once, so that nothing is left to choose. (fma of f32 is rounded twice in the
-  // oracle's double.)
+  // Each operation is exact or rounded once, so that the result is unique. (fma of f32 is rounded twice in the oracle's
+  // double.)
   static bool is_exact(const Program& p) {
     for (const Instr& i : p.instrs) {
       if (i.kind != Instr::Kind::compute) continue;
@@ -63,8 +63,8 @@ class SweepOracle {
     return true;
   }
 
-  // Rounding inside a sweep shows in its results, whatever their dtype: sums that differ in the last bit may
-  // be rounded to neighbours.
+  // Rounding inside a sweep shows in its results, whatever their dtype: sums that differ in the last bit may be rounded
+  // to neighbours.
   static DType coarsest(const Program& p, DType result) {
     DType worst = result;
     for (const Instr& i : p.instrs) {
@@ -96,7 +96,7 @@ class SweepOracle {
 
   const Value& value(std::int32_t v) const { return plan_.graph.values[static_cast<std::size_t>(v)]; }
 
-  // Memory of a base; null where there is none.
+  // Memory of a base; null if there is none.
   std::byte* address(std::int32_t v) {
     const Value& x = value(v);
     if (x.op == Op::output) return outputs_.at(x.inputs[0])[static_cast<std::size_t>(x.attrs.i[0])].data();
@@ -130,7 +130,7 @@ class SweepOracle {
     return out;
   }
 
-  // Where the reference does not know the call, it is only run, for the steps that need its result.
+  // If the reference does not know the call, it is only run, for the steps that need its result.
   void check_call(const PlanStep& step) {
     const Node& node = *trace_.nodes[static_cast<std::size_t>(step.node)];
     const std::int32_t v = step.outputs[0];

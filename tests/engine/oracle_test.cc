@@ -20,7 +20,7 @@ Tensor some(const Shape& shape, DType dtype = DType::f64) { return (2 * randn(sh
 struct OracleSpace {
   std::int64_t rows, columns;
 };
-// Nothing, one element, tails, several rows a tile, rows of a block and more, rows that are split, many rows.
+// Nothing, one element, tails, several rows per tile, rows of a block and more, rows that are split, many rows.
 const OracleSpace kOracleSpaces[] = {{0, 5},     {5, 0},     {1, 1},      {1, 7},    {3, 1},    {7, 3},    {33, 31},
                                      {257, 2},   {1025, 2},  {300, 17},   {9, 1023}, {5, 1024}, {3, 1025}, {2, 2049},
                                      {2, 65536}, {2, 70001}, {1, 140001}, {5000, 3}, {70000, 1}};
@@ -145,7 +145,7 @@ TEST(OracleOfRowsSideBySide, IsTheSweep) {
   }
 }
 
-// Every set of axes of shapes with tiny ones inside: rows and columns lie in each other, in pieces of a few elements.
+// Every set of axes of shapes with tiny ones inside: rows and columns are interleaved, in pieces of a few elements.
 TEST(OracleOfAnyAxes, IsTheSweep) {
   for (const Shape& shape : {Shape{41, 3, 211, 2}, Shape{7, 2, 19, 3, 5}, Shape{130, 3, 4, 2}, Shape{5, 67, 16, 3}}) {
     const int rank = static_cast<int>(shape.rank());

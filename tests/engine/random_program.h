@@ -15,8 +15,8 @@ struct ProgramKinds {
   bool kinks = true;    // steps whose slope jumps
 };
 
-// A random graph over one space: full tensors, rows, columns and numbers. The same for the same seed, each time it is
-// built. Every step keeps values of about the size of one, so that differences in rounding stay what they are.
+// A random graph over one space: full tensors, rows, columns and numbers. Identical for the same seed whenever it is
+// built. Every step keeps values near one in size, so that differences in rounding do not grow.
 class RandomProgram {
  public:
   RandomProgram(unsigned seed, DType dtype, ProgramKinds kinds) : g_(seed), dtype_(dtype), kinds_(kinds) {
@@ -72,7 +72,7 @@ class RandomProgram {
     leaves_.push_back(table::test_tensor(v, shape, dtype_));
   }
 
-  // Undefined where the step is not for this space or not of these kinds.
+  // Undefined if the step does not suit this space or is not of these kinds.
   template <class Any, class Full>
   Tensor step(std::mt19937& g, Any any, Full full) const {
     const int last = space_.rank() - 1;

@@ -11,7 +11,7 @@
 #include "engine/oracle.h"
 #include "test_device.h"
 
-// Random graphs: whatever the scheduler makes of them, the numbers are those of evaluating node by node.
+// Random graphs: whatever the scheduler does with them, the numbers are those of evaluating node by node.
 namespace ebb {
 namespace {
 
@@ -44,7 +44,7 @@ void expect_close(const std::vector<Tensor>& got, const std::vector<Tensor>& wan
 
 class RandomPrograms : public ::testing::TestWithParam<DType> {
  protected:
-  // make(): the tensors to compare, fused and node by node.
+  // make() returns the tensors to compare, fused and node by node.
   template <class Make>
   void compare(unsigned seed, double tolerance, Make make) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -60,9 +60,9 @@ double unit_of(DType dtype) {
   return dtype == DType::f64 ? 0x1p-52 : dtype == DType::f32 ? 0x1p-23 : dtype == DType::f16 ? 0x1p-10 : 0x1p-7;
 }
 
-// Elementwise work, maxima and library calls: an element depends on its operands, however it is fused. But for halves
-// on a GPU: functions take a quicker way where all results of a sweep are halves, and then a half may be rounded the
-// other way.
+// Elementwise work, maxima and library calls: an element depends on its operands, however it is fused. Except for
+// halves on a GPU: functions have a fast path where all results of a sweep are halves, and then a half may be rounded
+// the other way.
 TEST_P(RandomPrograms, FusedIsNodeByNodeBitForBit) {
   const double tolerance = testing::on_gpu() && is_half(GetParam()) ? 8 * unit_of(GetParam()) : 0;
   for (unsigned seed = 0; seed < times(500) && !HasFatalFailure(); ++seed) {
@@ -71,8 +71,8 @@ TEST_P(RandomPrograms, FusedIsNodeByNodeBitForBit) {
   }
 }
 
-// With sums, whose order may differ, so that the last bits may: a few units in the last place, which the steps after
-// them multiply. A half that is rounded the other way moves by 2^-11 (f16) or 2^-8 (bf16) at once.
+// With sums, whose order, and so whose last bits, may differ: a few units in the last place, which later steps
+// multiply. A half that is rounded the other way moves by 2^-11 (f16) or 2^-8 (bf16) at once.
 TEST_P(RandomPrograms, FusedSumsAreThoseNodeByNode) {
   const double unit = unit_of(GetParam());
   for (unsigned seed = 1000; seed < 1000 + times(400) && !HasFatalFailure(); ++seed) {
@@ -108,9 +108,9 @@ Tensor loss_of(const RandomProgram& program, int steps, const std::vector<Tensor
   return total;
 }
 
-// The gradient runs through the random graph itself, to all of its leaves; it is graph like any other.
+// The gradient goes through the random graph itself, to all of its leaves; it is an ordinary graph.
 TEST_P(RandomPrograms, GradientsAreThoseNodeByNode) {
-  if (is_half(GetParam())) return;  // a cotangent that is rounded the other way moves what is left of differences
+  if (is_half(GetParam())) return;  // a cotangent rounded the other way changes small differences
   const double unit = GetParam() == DType::f64 ? 0x1p-52 : 0x1p-23;
   for (unsigned seed = 3000; seed < 3000 + times(200) && !HasFatalFailure(); ++seed) {
     const RandomProgram program(seed, GetParam(), {});
@@ -134,7 +134,7 @@ TEST(RandomPrograms, GradientIsTheSlope) {
   for (unsigned seed = 4000; seed < 4000 + times(200); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const RandomProgram program(seed, DType::f64, {.kinks = false});
-    if (program.space().numel() == 0) continue;  // the mean of nothing is no number
+    if (program.space().numel() == 0) continue;  // the mean of nothing is NaN
     const int steps = 3 + static_cast<int>(seed % 18);
     std::vector<Tensor> variables, direction;
     manual_seed(seed);

@@ -7,8 +7,8 @@
 #include "sweep/sum_order.h"
 #include "test_device.h"
 
-// In which order each device adds, written a second time from its definition: a line of n numbers, be it a row or flat;
-// the total of a sweep with rows; and a column.
+// The order in which each device adds, implemented a second time from its definition: a line of n numbers, be it a row
+// or flat; the total of a sweep with rows; and a column.
 namespace ebb::testing {
 
 // sweep/sum_order.h
@@ -56,7 +56,7 @@ struct CpuSums {
 
 // cuda/print/prelude.cc: leaves of 8 pairwise, 8 of them 256 apart, both in the type of the elements; then in f64 the
 // 32 lanes pairwise, which is a segment of 2048. 32 lanes take 1024 segments in turn, or the rows of a total, and are
-// added as the lanes of a segment are; and so are the sums of 1024.
+// added like the lanes of a segment; and so are the sums of 1024.
 struct CudaSums {
   template <class T>
   static double segment(const T* x, std::int64_t n) {

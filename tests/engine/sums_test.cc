@@ -16,7 +16,7 @@
 namespace ebb {
 namespace {
 
-// Numbers of many sizes and both signs, so that every order of adding them has bits of its own.
+// Numbers of many sizes and both signs, so that every order of adding gives different bits.
 template <class T>
 std::vector<T> mixed_numbers(std::int64_t n, unsigned seed = 1) {
   std::mt19937 g(seed);
@@ -68,7 +68,7 @@ TYPED_TEST_SUITE(Sums, Types);
 const std::int64_t kLengths[] = {1,    2,    15,   16,    17,    100,   1023,  1024,
                                  1025, 4097, 9000, 65535, 65536, 65537, 70001, 200003};
 
-// Whatever lies between the numbers of a line: other lines, few or many, as memory or as a product that is made there.
+// Whatever is between the numbers of a line: other lines, few or many, as memory or as a product computed there.
 TYPED_TEST(Sums, OfALineAreTheSameWhereOtherLinesLieBetweenItsNumbers) {
   using T = TypeParam;
   for (std::int64_t n : {2, 5, 16, 17, 100, 1023, 1024, 1025, 4097, 70001}) {
@@ -121,7 +121,7 @@ TYPED_TEST(Sums, OfALineDependOnItsLengthAlone) {
   }
 }
 
-// A channel of many images lies in pieces, one per image, which loops read where they lie.
+// A channel of many images consists of pieces, one per image, which loops read in place.
 TYPED_TEST(Sums, OfPiecesAreThoseOfALine) {
   using T = TypeParam;
   for (const auto& [images, piece] : std::vector<std::pair<std::int64_t, std::int64_t>>{
@@ -155,7 +155,7 @@ struct SumSpace {
 const SumSpace kSumSpaces[] = {{1, 5},     {7, 3},     {33, 31},   {257, 2},  {1025, 2},  {300, 17}, {9, 1023},
                                {70, 1024}, {40, 1025}, {20, 3000}, {5000, 3}, {5000, 40}, {3, 70001}};
 
-// The total of a sweep with rows depends on how many rows and columns it has, and not on what else is in it.
+// The total of a sweep with rows depends only on the numbers of rows and columns, not on the rest of the sweep.
 TYPED_TEST(Sums, OfRowsAndColumnsDependOnTheSpaceAlone) {
   using T = TypeParam;
   for (const auto& [rows, columns] : kSumSpaces) {
@@ -164,8 +164,8 @@ TYPED_TEST(Sums, OfRowsAndColumnsDependOnTheSpaceAlone) {
     const Tensor x = tensor_of(v, {rows, columns});
     const double first = this->kept(column(v.data(), rows, columns));
     const double last = this->kept(column(v.data() + columns - 1, rows, columns));
-    // On a GPU the kernel chooses how many rows are a group, by what else is in its sweep. Groups are added in f64: of
-    // a sum in f32 that decides nothing, one in f64 may have other last bits.
+    // On a GPU the kernel chooses how many rows are a group, by the rest of its sweep. Groups are added in f64: for a
+    // sum in f32 that does not matter, one in f64 may have other last bits.
     double sizes = 0;
     for (std::int64_t r = 0; r < rows * columns; ++r)
       sizes += std::fabs(static_cast<double>(v[static_cast<std::size_t>(r)]));
@@ -233,7 +233,7 @@ TEST(LongRows, AmongOthersAreThoseAlone) {
   }
 }
 
-// Each of these adds in an order of its own, or the tests above could not fail.
+// Each of these adds in a different order, or the tests above could not fail.
 TEST(SumOrder, IsSeenInTheBits) {
   const std::vector<float> v = mixed_numbers<float>(5000 * 40, 2);
   const double whole = line(v.data(), 200000), by_rows = total_of_rows(v.data(), 5000, 40);
@@ -247,7 +247,7 @@ TEST(SumOrder, IsSeenInTheBits) {
   EXPECT_NE(testing::CpuSums::line(v.data(), 1000), testing::CudaSums::line(v.data(), 1000));
 }
 
-// Reductions of transposed views, alone and with others of the same numbers: those of a copy that lies as it is seen.
+// Reductions of transposed views, alone and with others of the same numbers: equal to those of a contiguous copy.
 TEST(TransposedViews, AreReducedAsTheirCopies) {
   std::mt19937 random(5);
   for (int round = 0; round < 3; ++round) {

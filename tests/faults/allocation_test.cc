@@ -15,8 +15,8 @@
 #include "io/deflate.h"
 #include "scratch_folder.h"
 
-// Memory runs out at the n-th allocation, for every n: the caller gets std::bad_alloc or an Error of kind memory, what
-// it had is as before, no memory is lost, and the same call afterwards gives the same bits.
+// Memory runs out at the n-th allocation, for every n: the caller gets std::bad_alloc or an Error of kind memory, its
+// data is unchanged, no memory leaks, and the same call afterwards gives the same bits.
 
 namespace {
 
@@ -108,7 +108,7 @@ std::int64_t allocations_after(const Scenario& scenario, std::int64_t size, cons
   return live_allocations.load();
 }
 
-// Plans are known: what fails is the building of the graph and its evaluation.
+// Plans are cached: building the graph and evaluating it fail.
 void survives_failures(const Scenario& scenario) {
   set_num_threads(1);
   const Numbers expected = scenario(6);
@@ -219,7 +219,7 @@ TEST(AllocationFailure, Files) {
             2);
 }
 
-// A tensor whose evaluation failed can be evaluated again, and so can what shares its inputs.
+// A tensor whose evaluation failed can be evaluated again, and so can those that share its inputs.
 TEST(AllocationFailure, ATensorThatFailedIsComputedLater) {
   set_num_threads(1);
   for (std::int64_t n = 0;; ++n) {
@@ -266,7 +266,7 @@ std::string png_of(std::uint32_t width, std::uint32_t height) {
          "IDAT" + std::string(8, 'x');
 }
 
-// Small files that claim to be huge. What is allocated is bounded by the file's length: a pixel of a JPEG may take an
+// Small files that claim to be huge. Allocations are bounded by the file's length: a pixel of a JPEG may take an
 // eight-thousandth of a byte, nothing takes less.
 TEST(BoundedReading, FilesThatClaimTooMuchAreRefusedBeforeMemoryIsRequested) {
   const ScratchFolder folder;
@@ -302,7 +302,7 @@ TEST(BoundedReading, FilesThatClaimTooMuchAreRefusedBeforeMemoryIsRequested) {
   }
 }
 
-// Memory that was handed over is given back once, whatever fails.
+// Adopted memory is released once, whatever fails.
 TEST(OutOfMemory, ForeignMemoryIsReleasedOnce) {
   float numbers[6] = {1, 2, 3, 4, 5, 6};
   int released = 0;
@@ -346,7 +346,7 @@ TEST(OutOfMemory, MemoryOfAStreamsOwnerIsFreed) {
   EXPECT_GT(n, 2);
 }
 
-// Threads that share a limit: some calls are refused, none of those that succeed is wrong, and afterwards nothing is
+// Threads that share a limit: some calls are rejected, none of the successful ones is wrong, and afterwards nothing is
 // left of it.
 TEST(MemoryLimit, HoldsForManyThreadsAtOnce) {
   const std::size_t live = memory_stats().live, room = 6u << 20;

@@ -7,9 +7,9 @@
 
 namespace ebb {
 
-// While it lives, the system calls of the writers are counted, and the one with the number `at` (from 0) fails with
-// `error`. Further kinds of trouble: a disk that is full after `room` bytes, writes that take at most `longest` bytes,
-// and every other call interrupted by a signal.
+// During its lifetime, the writers' system calls are counted, and call number `at` (from 0) fails with `error`. Further
+// faults: a disk that is full after `room` bytes, writes that take at most `longest` bytes, and every other call
+// interrupted by a signal.
 struct Fault {
   std::int64_t at = -1;
   int error = EIO;

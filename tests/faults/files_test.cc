@@ -12,8 +12,8 @@
 #include "io/sample_tensors.h"
 #include "scratch_folder.h"
 
-// Disks that are full, folders that are read-only, writes that are short or interrupted: whoever writes a file gets an
-// error that names it, the file that was there stays, and nothing is left beside it.
+// Full disks, read-only folders, short or interrupted writes: every writer reports an error that names the file, an
+// existing file stays, and nothing else is left behind.
 namespace ebb {
 namespace {
 
@@ -38,8 +38,8 @@ std::size_t files_in(const std::string& folder) {
 
 constexpr int kErrors[] = {ENOSPC, EDQUOT, EIO, EROFS, EACCES, EFBIG, ENOMEM};
 
-// Lets every call fail in every way, one after the other. A failed save leaves the checkpoint before it; one that does
-// not depend on the call that failed (the link to the previous one) succeeds.
+// Makes every call fail in every way, one after the other. A failed save leaves the previous checkpoint; one that does
+// not depend on the failed call (the link to the previous one) succeeds.
 TEST(WriteFaults, TheLastCompletedCheckpointIsAlwaysThere) {
   for (const bool keep : {false, true}) {
     const ScratchFolder folder;
@@ -134,7 +134,7 @@ TEST(WriteFaults, EveryWriterReportsAFullDiskAndLeavesTheOldFile) {
 TEST(WriteFaults, AFolderThatIsNotThereOrNotWritable) {
   const ScratchFolder folder;
   EXPECT_THROW_KIND(io::save_npy(folder / "none/a.npy", ones({2})), io, "No such file or directory");
-  if (::geteuid() == 0) return;  // root may write everywhere: the fault above stands for it
+  if (::geteuid() == 0) return;  // root may write everywhere: the fault above covers it
   fs::permissions(folder.path(), fs::perms::owner_read | fs::perms::owner_exec);
   EXPECT_THROW_KIND(io::save_npy(folder / "a.npy", ones({2})), io, "Permission denied");
   fs::permissions(folder.path(), fs::perms::owner_all);

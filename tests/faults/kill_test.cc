@@ -81,7 +81,7 @@ class Kill : public ::testing::Test {
     return killed;
   }
 
-  // Completely saved files are there, whole.
+  // Completely saved files exist and are intact.
   void check(std::int64_t call) {
     const io::Checkpoint c = io::load_checkpoint(path_);
     ASSERT_TRUE(c.step == complete_ || c.step == complete_ + 1)

@@ -9,7 +9,7 @@
 #include "ebb/ebb.h"
 
 // Sizes that no memory could hold: an Error or std::bad_alloc at the call, never a wrapped size, an endless loop or a
-// crash. Under the undefined-behaviour sanitizer an overflow on the way is a failure, too.
+// crash. Under the undefined-behaviour sanitizer an intermediate overflow is a failure, too.
 namespace ebb {
 namespace {
 
@@ -148,7 +148,7 @@ const std::vector<Call>& calls() {
   return all;
 }
 
-// Whatever is made has an honest shape.
+// Results have valid shapes: no size is negative, and their product does not overflow.
 void expect_honest(const Tensor& t) {
   __int128 product = 1;
   for (const std::int64_t size : t.shape()) {

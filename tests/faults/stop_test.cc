@@ -34,7 +34,7 @@ TEST(Stop, ScopesNestAndEndWithThemselves) {
   EXPECT_NO_THROW(ones({3}).eval());
   outer.request_stop();
   EXPECT_THROW(ones({3}).eval(), Stopped);
-  std::thread([] { EXPECT_NO_THROW(ones({3}).eval()); }).join();  // a token is its thread's
+  std::thread([] { EXPECT_NO_THROW(ones({3}).eval()); }).join();  // a token belongs to its thread
 }
 
 TEST(Stop, ALoopOfManyTasksEndsInTheMiddle) {
@@ -67,7 +67,7 @@ TEST(Stop, ACompiledFunctionIsStoppedAndGoesOn) {
   EXPECT_EQ(f(x).to_vector(), expected);
 }
 
-// The host (Python) is asked every now and then, by the thread that called, and its exception ends the computation.
+// The host (Python) is polled now and then, by the thread that called, and its exception ends the computation.
 TEST(Stop, TheHostEndsALoop) {
   static int asked = 0;
   static std::thread::id by;

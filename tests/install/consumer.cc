@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A program outside the tree: it sees the installed headers and library and nothing else.
+// A program outside the tree: it sees only the installed headers and library.
 #include <ebb/ebb.h>
 
 #include <cstdio>
@@ -10,7 +10,7 @@ int main() {
   bool threw = false;
   try {
     ebb::add(x, ebb::full({4}, 1.0));
-  } catch (const ebb::Error& error) {  // its type must be the same on both sides of the library's border
+  } catch (const ebb::Error& error) {  // its type must be the same on both sides of the library boundary
     threw = error.kind() == ebb::Error::Kind::value;
   }
   std::printf("%g %d\n", total, threw);

@@ -7,8 +7,8 @@
 #include "sample_tensors.h"
 #include "scratch_folder.h"
 
-// Files that were flipped, cut, stretched and overwritten at random: whatever comes out is tensors that can be read
-// through, or an Error. The sanitizers see to the rest.
+// Files that were flipped, cut, stretched and overwritten at random: the result is tensors that can be read completely,
+// or an Error. The sanitizers check the rest.
 namespace ebb {
 namespace {
 

@@ -64,7 +64,7 @@ TEST(NewFile, ANamedPipeIsWrittenAndNotReplaced) {
   }
 }
 
-// A device of the test's own needs no rights where /dev/null is one.
+// /dev/null and /dev/full are devices that need no special rights.
 TEST(NewFile, ADeviceIsWrittenAndNotReplaced) {
   write_text("/dev/null", "nothing is kept");
   save_safetensors("/dev/null", {{"x", arange(3)}});
@@ -73,7 +73,7 @@ TEST(NewFile, ADeviceIsWrittenAndNotReplaced) {
   if (fs::exists("/dev/full")) EXPECT_THROW_KIND(write_text("/dev/full", "x"), io, "/dev/full: cannot be written");
 }
 
-// The text comes where the descriptor stands: opened again, it would begin at the first byte.
+// The text goes to the descriptor's position: reopened, it would go to the first byte.
 TEST(NewFile, AnOwnDescriptorIsWrittenWhereItStands) {
   const ScratchFolder scratch;
   const int descriptor = ::open((scratch / "a").c_str(), O_RDWR | O_CREAT, 0666);

@@ -11,10 +11,10 @@ namespace ebb {
 
 inline const std::vector<DType> kAllDTypes = {DType::f64, DType::f32, DType::f16, DType::bf16,
                                               DType::i64, DType::i32, DType::u8,  DType::bool_};
-// Empty, scalar, odd sizes, as many dimensions as there can be.
+// Empty, scalar, odd sizes, the maximum number of dimensions.
 inline const std::vector<Shape> kShapes = {{}, {1}, {7}, {0}, {3, 0, 2}, {2, 3}, {5, 1, 4}, {2, 1, 2, 1, 2, 1, 2, 3}};
 
-// Every bit pattern is as likely as another: NaNs with payloads, infinities and denormals must survive, too.
+// Every bit pattern is equally likely: NaNs with payloads, infinities and denormals must survive, too.
 inline Tensor random_bits(DType dtype, const Shape& shape, std::uint64_t seed = 1) {
   manual_seed(seed);
   const auto count = static_cast<std::int64_t>(static_cast<std::size_t>(shape.numel()) * size_of(dtype));

@@ -25,7 +25,7 @@ struct Function {
 };
 
 int exact_rsqrt(mpfr_t r, const mpfr_t x, mpfr_rnd_t rnd) {
-  if (mpfr_zero_p(x)) {  // MPFR gives +infinity for -0, IEEE -infinity
+  if (mpfr_zero_p(x)) {  // MPFR returns +infinity for -0, IEEE -infinity
     mpfr_set_inf(r, mpfr_signbit(x) ? -1 : 1);
     return 0;
   }
@@ -122,7 +122,7 @@ std::vector<T> edges() {
   return points;
 }
 
-// A number of any magnitude: random bits, where most are as likely tiny as huge.
+// A number of any magnitude: random bits, where most are equally likely to be tiny or huge.
 template <class T>
 T any_magnitude(std::mt19937_64& rng) {
   using Limits = std::numeric_limits<T>;
@@ -199,7 +199,7 @@ TEST_P(Accuracy, F64) { check_unary<double>(GetParam(), GetParam().f64_bound); }
 INSTANTIATE_TEST_SUITE_P(Math, Accuracy, ::testing::ValuesIn(kFunctions),
                          [](const auto& p) { return std::string(ebb::info(p.param.op).name); });
 
-// The parts of digamma cancel at its roots, one between any two poles: floats beside the first 1,500, one of which
+// The parts of digamma cancel at its roots, one between any two poles: floats next to the first 1,500, one of which
 // (-66.7959061) is 6e-10 from its root.
 TEST(AccuracyOfDigamma, BesideItsRoots) {
   const TileKernels& kernels = *tile_kernel_targets().begin_[0];
@@ -210,7 +210,7 @@ TEST(AccuracyOfDigamma, BesideItsRoots) {
     return y;
   };
   std::vector<float> points;
-  for (int pole = -1500; pole < 0; ++pole) {  // from minus infinity beside one to infinity beside the next
+  for (int pole = -1500; pole < 0; ++pole) {  // from minus infinity next to one to infinity next to the next
     float low = std::nextafter(static_cast<float>(pole), 0.0f),
           high = std::nextafter(static_cast<float>(pole + 1), low);
     while (std::nextafter(low, high) != high) {
@@ -279,7 +279,7 @@ TEST(AccuracyOfTwo, Pow) {
   check_binary<float>(Op::pow, mpfr_pow, 2, 0, 20);
   check_binary<double>(Op::pow, mpfr_pow, 4, 0, 20);
 }
-// One exponent for a whole tile: some have ways of their own.
+// One exponent for a whole tile: some have special paths.
 TEST(AccuracyOfTwo, PowByOneNumber) {
   std::mt19937_64 rng(8);
   std::vector<float> bases = edges<float>();

@@ -2,8 +2,8 @@
 #pragma once
 #include "cpu/gemm/bf16.h"
 
-// The tiles of AMX with the unit in plain C++, so that packing, the walk over panels and what is done with sums are
-// tested on processors that have AVX-512 alone. Null where there is not even that.
+// The tiles of AMX with the unit in plain C++, so that packing, the walk over panels and the handling of sums are
+// tested on processors that only have AVX-512. Null without that.
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -22,8 +22,8 @@ namespace ebb::cpu::emulated {
 #include "cpu/gemm/bf16_amx-inl.h"
 namespace {
 
-// TDPBF16PS as Intel's manual has it: sums of even and of odd products, one after the other, numbers below 2^-126 are
-// zero before and after each operation.
+// TDPBF16PS as in Intel's manual: sums of even and of odd products, one after the other, numbers below 2^-126 are zero
+// before and after each operation.
 struct EmulatedAmx {
   static inline thread_local std::int64_t heights[2] = {0, 0};  // 0: not configured
 
@@ -33,7 +33,7 @@ struct EmulatedAmx {
   }
   static void release() { heights[0] = heights[1] = 0; }
 
-  // Arithmetic on numbers that lie here already: a check at every one of them would take the sanitizers minutes.
+  // Arithmetic on numbers known to be in bounds: a check at every one of them would take the sanitizers minutes.
 #define EBB_UNCHECKED __attribute__((no_sanitize("address", "undefined")))
   EBB_UNCHECKED static float flushed(float x) {
     return __builtin_fabsf(x) < 0x1p-126f ? __builtin_copysignf(0.0f, x) : x;

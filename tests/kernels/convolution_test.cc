@@ -141,7 +141,7 @@ class Convolutions : public ::testing::TestWithParam<std::int64_t> {
     hwy::SetSupportedTargetsForTest(target);
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
   }
-  // Targets below AVX2 have no fused multiplication and addition.
+  // Targets below AVX2 have no fused multiply-add.
   static bool fused() { return GetParam() != HWY_SSE4 && GetParam() != HWY_SCALAR && GetParam() != HWY_EMU128; }
 
   template <class T>

@@ -10,7 +10,7 @@
 
 #include "cpu/tile/kernels.h"
 
-// remainder and floor_divide of f32, which are vectors of f64 where quotients are small: every bit as by fmod.
+// remainder and floor_divide of f32, which are vectors of f64 where quotients are small: bit-identical to fmod.
 namespace ebb::cpu {
 namespace {
 
@@ -37,7 +37,7 @@ TEST(DivisionOfF32, HasTheBitsOfFmod) {
     const float y = small(rng);
     const auto whole = static_cast<float>(static_cast<int>(number(rng)));
     add(whole * y, y);  // a multiple, but for rounding
-    add(std::nextafter(whole * 0.125f, i % 2 ? 1e9f : -1e9f), i % 3 ? 0.125f : -0.125f);  // just beside one
+    add(std::nextafter(whole * 0.125f, i % 2 ? 1e9f : -1e9f), i % 3 ? 0.125f : -0.125f);  // just next to one
     add(whole * 0.125f, i % 2 ? 0.125f : -0.125f);                                        // a multiple
     add(std::exp2(exponent(rng)), std::exp2(exponent(rng)) * (i % 2 ? 1.3f : -1.3f));
   }
@@ -60,7 +60,7 @@ TEST(DivisionOfF32, HasTheBitsOfFmod) {
   }
 }
 
-// Operands without a quotient among those with one: each lane as if alone, for every tail.
+// Operands without a quotient next to those with one: each lane as if alone, for every tail.
 TEST(DivisionOfF32, ALaneDoesNotDependOnItsNeighbours) {
   constexpr float kInf = std::numeric_limits<float>::infinity(), kNaN = std::numeric_limits<float>::quiet_NaN();
   const float numbers[] = {0.0f, -0.0f, 3.5f, -3.5f, 1e30f, -1e-30f, kInf, -kInf, kNaN, 2.0f, 7.0f, -0.25f};

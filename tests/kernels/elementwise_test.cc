@@ -13,7 +13,7 @@
 #include "sweep/reference_math.h"
 
 // Every elementwise operation × type × length × scalar mask on every target: against a scalar reference, nothing
-// written outside the tile, the output allowed to be an input, and the same bits wherever an element lies in its tile.
+// written outside the tile, the output allowed to be an input, and the same bits at every place of a tile.
 namespace ebb::cpu {
 namespace {
 
@@ -34,7 +34,7 @@ T from_bits(std::uint64_t bits) {
   return value;
 }
 
-// Bytes of n elements: ordinary numbers mixed with the ones that break things. Masks are all ones or zero.
+// Bytes of n elements: ordinary numbers mixed with special ones. Masks are all ones or zero.
 std::vector<unsigned char> random_tile(RegType type, std::size_t n, std::mt19937_64& rng) {
   const std::size_t size = size_of(type);
   std::vector<unsigned char> bytes(n * size);
@@ -65,8 +65,8 @@ std::vector<unsigned char> random_tile(RegType type, std::size_t n, std::mt19937
   return bytes;
 }
 
-// "" or what is wrong with the result of one element.
-// Exact operations are compared bit for bit; the rest is compared with the oracle's double here, and to MPFR in
+// Returns "" or the error in the result of one element. Exact operations are compared bit
+// for bit; the rest is compared with the oracle's double here, and with MPFR in
 // accuracy_test.cc.
 template <class T>
 std::string verdict(Op op, RegType type, std::uint64_t ab, std::uint64_t bb, std::uint64_t cb, std::uint64_t got) {
@@ -99,7 +99,7 @@ std::string verdict(Op op, RegType type, std::uint64_t ab, std::uint64_t bb, std
   if (got == want) return "";
   if constexpr (std::is_floating_point_v<T>) {
     const double g = from_bits<T>(got), w = from_bits<T>(want);
-    // Beside their roots what counts is the size of the terms that cancel.
+    // Near their roots the size of the cancelling terms counts.
     const double terms = op == Op::lgamma || op == Op::digamma ? 1 : 0;
     if (tolerance > 0 && std::fabs(g - w) <= tolerance * std::max(std::fabs(w), terms)) return "";
   }
@@ -181,7 +181,7 @@ void check(const TileKernels& kernels, Op op, RegType type) {
         const std::size_t at = rng() % (n - 1);
         std::vector<unsigned char> one(size);
         fn(one.data(), in[0].data() + at * size, in[1].data() + at * size, in[2].data() + at * size, 1);
-        const auto is_nan = [&](const unsigned char* p) {  // whose sign says nothing
+        const auto is_nan = [&](const unsigned char* p) {  // the sign does not matter
           float f;
           double d;
           std::memcpy(&f, p, sizeof f);

@@ -10,7 +10,7 @@
 #include "kernels/gemm_numbers.h"
 
 // Products of bf16 by each of the processor's own instructions, by AMX in plain C++, and without: right for every tail,
-// close to each other, and the same bits however a product is asked for.
+// close to each other, and with the same bits for every form of request.
 namespace ebb::cpu {
 namespace {
 
@@ -50,7 +50,7 @@ class GemmBf16 : public ::testing::TestWithParam<Way> {
 };
 INSTANTIATE_TEST_SUITE_P(Each, GemmBf16, ::testing::ValuesIn(ways()), [](const auto& i) { return i.param.name; });
 
-// Sizes at which something is cut: tiles and panels of either processor, groups and blocks of k, tasks, deep sums.
+// Sizes near the limits of tiles and panels of either processor, groups and blocks of k, tasks, deep sums.
 const Size kSizesOfHalves[] = {{65, 67, 33},   {33, 50, 511},  {9, 200, 1023}, {17, 13, 1024},  {8, 12, 1025},
                                {16, 48, 2049}, {1, 150, 900},  {150, 1, 900},  {1, 1, 2000},    {3, 1, 70000},
                                {7, 5, 9000},   {1030, 13, 20}, {5, 2070, 20},  {300, 107, 2051}};
@@ -150,8 +150,8 @@ std::vector<float> product_of(const Size& s, const Matrix<float>& a, const Matri
   return c;
 }
 
-// Rows of A by rows are tiles where they lie unless they are whole pages long (2,048 numbers); by columns they are
-// packed by each task, or once for all of them if there are many (2,000 columns).
+// Rows of A by rows are tiles in place unless they are whole pages long (2,048 numbers); by columns they are packed by
+// each task, or once for all of them if there are many (2,000 columns).
 TEST_P(GemmBf16, SameBitsForEveryNumberOfThreads) {
   std::mt19937 rng(4);
   struct Product {
@@ -173,7 +173,7 @@ TEST_P(GemmBf16, SameBitsForEveryNumberOfThreads) {
   }
 }
 
-// A row or a column by itself has the bits it has among others, wherever it lies and however.
+// A single row or column has the bits it has among others, wherever it is and in every layout.
 TEST_P(GemmBf16, BitsAreThoseOfTheRowAndTheColumnAlone) {
   std::mt19937 rng(5);
   for (const Size& s : {Size{21, 30, 35}, Size{9, 50, 1030}, Size{130, 14, 2100}, Size{20, 20, 5000}}) {
@@ -192,7 +192,7 @@ TEST_P(GemmBf16, BitsAreThoseOfTheRowAndTheColumnAlone) {
   }
 }
 
-// A factor in f32 that may be rounded is rounded to nearest where there are instructions, and as it is elsewhere.
+// An f32 factor that may be rounded is rounded to nearest if there are instructions, and used unrounded otherwise.
 TEST_P(GemmBf16, RoundsWhatMayBeRounded) {
   std::mt19937 rng(6);
   const bool rounds = gemm_bf16_tiles() != nullptr;
@@ -232,7 +232,7 @@ TEST_P(GemmBf16, AgreesWithTheWayThroughF32) {
   }
 }
 
-// AMX where there is one makes the bits of the emulation, also of numbers that are too small to count.
+// AMX, where available, gives the bits of the emulation, also for numbers that are flushed to zero.
 TEST(GemmBf16Amx, IsWhatTheManualSays) {
   std::vector<Way> both;
   for (const Way& way : ways()) {
@@ -264,7 +264,7 @@ TEST(GemmBf16Amx, IsWhatTheManualSays) {
   }
 }
 
-// Results in halves are what gemm makes, rounded once: in one block of k and in several, whole and in parts.
+// Results in halves are gemm's, rounded once: in one block of k and in several, whole and in parts.
 TEST_P(GemmBf16, HalvesAreRoundedOnce) {
   std::mt19937 rng(8);
   for (const Size& s : {Size{9, 13, 5}, Size{65, 70, 1024}, Size{300, 107, 2051}, Size{20, 30, 20000},

@@ -11,7 +11,7 @@
 
 #include "cpu/gemm/gemm.h"
 
-// Matrices for tests of products: numbers of any dtype that lie in memory in any way, and what their product should be.
+// Matrices for tests of products: numbers of any dtype in any layout, and their expected product.
 namespace ebb::cpu {
 
 enum class Lies { by_rows, by_cols, apart, reversed };  // reversed: rows and columns run backwards, no stride is 1
@@ -129,8 +129,8 @@ struct Size {
   std::int64_t m, n, k;
 };
 
-// One NaN in A spoils its row and no other, one infinity in B its column, also where it is the last number of all: the
-// zeros after it never make a NaN of it.
+// A NaN in A spoils its row and no other, an infinity in B its column, even as the very last number: the zeros after it
+// never turn it into NaN.
 template <class S>
 void expect_nan_and_infinity_stay(const std::vector<Size>& sizes) {
   std::mt19937 rng(4);

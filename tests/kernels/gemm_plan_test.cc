@@ -118,8 +118,8 @@ TEST(GemmPlans, AreValues) {
   EXPECT_NE(plan, plan_product(request, kAvx512F32, large_tasks));
 }
 
-// Whatever is decided, tasks are whole tiles of a part of C, and the blocks of k are those that the bits are defined
-// by.
+// Whatever the decision, tasks are whole tiles of a part of C, and the blocks of k are those that define the
+// bits.
 TEST(GemmPlans, CoverEveryProduct) {
   std::mt19937 rng(3);
   const auto size = [&] { return static_cast<std::int64_t>(1 + rng() % (rng() % 2 ? 3000 : 130)); };
@@ -148,7 +148,7 @@ TEST(GemmPlans, CoverEveryProduct) {
   }
 }
 
-// A part of a product that is rounded by tiles is never made of blocks of k that threads share: those are f32.
+// A part of a product that tiles round never consists of blocks of k shared by threads: those are f32.
 TEST(GemmPlans, NarrowLastPartOfHalvesIsRounded) {
   const std::int64_t m = 100, n = 2100, k = 5000;
   std::mt19937 rng(4);

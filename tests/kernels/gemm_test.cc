@@ -15,8 +15,8 @@
 #include "ebb/memory.h"
 #include "kernels/gemm_numbers.h"
 
-// Matrix products on every SIMD target: right for every size of tile and tail, every way a factor can lie in memory,
-// and the same bits however a product is asked for.
+// Matrix products on every SIMD target: right for every size of tile and tail, every layout of a factor, and with the
+// same bits for every form of request.
 namespace ebb::cpu {
 namespace {
 
@@ -61,7 +61,7 @@ TEST_P(Gemm, EverySmallSize) {
   every_small_size<float, BFloat16>();
 }
 
-// Sizes at which something is cut: tiles, blocks of k, what is packed at a time, tasks, both vector forms, deep sums,
+// Sizes near the limits of tiles, blocks of k, packing, tasks, both vector forms, deep sums,
 // turns.
 const Size kSizes[] = {{65, 67, 33},  {33, 50, 385},   {9, 200, 769},  {1, 150, 900}, {150, 1, 900},
                        {1, 1, 2000},  {3, 1, 70000},   {1, 3, 70000},  {7, 5, 9000},  {1030, 13, 20},
@@ -150,7 +150,7 @@ TEST_P(Gemm, SameBitsForEveryNumberOfThreads) {
   }
 }
 
-// The elements of C as the definition in cpu/gemm/kernels.h says, from the row and the column alone.
+// The elements of C by the definition in cpu/gemm/kernels.h, from the row and the column alone.
 template <class T>
 T defined(const Matrix<T>& row, const Matrix<T>& col, std::int64_t k) {
   const GemmKernels<T>* const kernels = &gemm_kernels<T>();

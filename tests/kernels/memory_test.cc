@@ -235,7 +235,7 @@ void check_tree(const TileKernels& k, Op op, RegType reg) {
   for (std::size_t n :
        {0, 1, 2, 3, 5, 8, 15, 16, 17, 31, 32, 33, 47, 63, 64, 100, 257, 1000, 1023, 1024, 1031, 70001}) {
     constexpr std::size_t rows = 7;  // four, and some by themselves
-    std::vector<T> a(n * rows);      // nothing behind the last row: the address sanitizer would see it read
+    std::vector<T> a(n * rows);      // nothing after the last row: the address sanitizer would report reads there
     for (T& x : a) x = static_cast<T>(op == Op::prod ? near_one(rng) : even(rng));
     for (int pass = 0; pass < 2; ++pass) {
       double acc[rows + 1] = {0.25, -3, 1, 0, -0.5, 2, -1, 77};
@@ -253,7 +253,7 @@ void check_tree(const TileKernels& k, Op op, RegType reg) {
         ASSERT_TRUE(std::memcmp(&acc[r], &want, 8) == 0 || (std::isnan(acc[r]) && std::isnan(want)))
             << info(op).name << " n " << n << " row " << r << ": " << acc[r] << " and " << want;
       }
-      if (!a.empty()) a[a.size() / 2] = NAN;  // second pass: it must come through
+      if (!a.empty()) a[a.size() / 2] = NAN;  // second pass: it must propagate
     }
   }
 }
@@ -360,7 +360,7 @@ TEST(Reduce, ExtremesKnowNaNAndTheSignOfZero) {
     for (const std::size_t n : {1, 2, 5, 16, 17, 40, 100, 131}) {
       for (const std::size_t rows : {1, 3, 4, 9, 33}) {
         for (std::size_t at = 0; at < n; at += 1 + n / 7) {
-          // The number that decides, what else there is, the maximum, the minimum.
+          // The deciding number, the other numbers, the maximum, the minimum.
           const float cases[][4] = {{0.0f, -0.0f, 0.0f, n > 1 ? -0.0f : 0.0f},
                                     {-0.0f, 0.0f, n > 1 ? 0.0f : -0.0f, -0.0f},
                                     {nan, 3, nan, nan},
@@ -398,7 +398,7 @@ TEST(Reduce, ExtremesKnowNaNAndTheSignOfZero) {
   });
 }
 
-// Halves are read where they lie, and columns are added in runs of rows, in any number of calls.
+// Halves are read in place, and columns are added in runs of rows, in any number of calls.
 template <class T>
 void check_columns(const TileKernels& k, Op op, RegType reg, DType dtype) {
   std::mt19937 rng(6);

@@ -13,7 +13,7 @@
 
 #include "cpu/tile/kernels.h"
 
-// Loops of machine code against the tile kernels they stand for, bit by bit.
+// Loops of machine code against the tile kernels they replace, bit by bit.
 namespace ebb::cpu {
 namespace {
 
@@ -127,7 +127,7 @@ TEST_P(NativeLoop, EveryOperationHasTheBitsOfItsTileKernel) {
   }
 }
 
-// Halves in memory, read, rounded to and written, as the tile kernels do it: every half there is, and what lies
+// Halves in memory, read, rounded to and written, as by the tile kernels: every half, and numbers in
 // between.
 TEST_P(NativeLoop, HalvesHaveTheBitsOfTheTileKernels) {
   for (const auto& [stored, dtype] : {std::pair{Stored::bf16, DType::bf16}, std::pair{Stored::f16, DType::f16}}) {
@@ -163,7 +163,7 @@ TEST_P(NativeLoop, HalvesHaveTheBitsOfTheTileKernels) {
   }
 }
 
-// Functions, where numbers are ordinary; otherwise a guard tells.
+// Functions of ordinary numbers; for others a guard fails.
 template <class T>
 void check_function(Op op, double low, double high) {
   constexpr bool kWide = sizeof(T) == 8;
@@ -222,7 +222,7 @@ void check_function(Op op, double low, double high) {
 }
 
 // pow in all its cases: bases and exponents of every kind side by side, and one exponent for the whole loop, from which
-// the loop makes what it can beforehand. Where a guard does not hold there is nothing to compare.
+// the loop precomputes what it can. Where a guard fails there is nothing to compare.
 void check_pow(bool one_exponent) {
   constexpr std::size_t kBlockSize = 64, kBlocks = 400;
   const float exponents[] = {0.65f, -0.35f,      2.0f,        3.0f, -1.0f, 0.5f,  1e-6f,
@@ -332,7 +332,7 @@ void check_formula(std::size_t groups) {
   void* pointers[] = {x.data(), y.data(), &delta, &low, gradient.data(), inside.data()};
   alignas(kGuardBytes) std::byte state[kMaxLoopState];
   std::memset(state, 0x5A, sizeof state);
-  T sums[2][kLoopGroup];  // they go on from what is there
+  T sums[2][kLoopGroup];  // they continue from the previous values
   for (std::size_t k = 0; k < kLoopGroup; ++k) sums[0][k] = T(k) / 3, sums[1][k] = -T(k);
   std::memcpy(state, sums, sizeof sums);
   ASSERT_EQ(n % loop->group(), 0u);
@@ -374,7 +374,7 @@ TEST(NativeLoops, AreNotMadeForATargetThatHasNone) {
   EXPECT_EQ(usable, targets.count == 1 && native_loops_usable());
 }
 
-// More values at once than there are registers: those that are needed last wait on the stack.
+// More values at once than there are registers: those needed last are spilled to the stack.
 TEST_P(NativeLoop, KeepsMoreValuesThanThereAreRegisters) {
   constexpr int kTerms = 40;
   LoopProgram p;

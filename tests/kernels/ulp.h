@@ -18,7 +18,7 @@ double ulp_error(T got, mpfr_t exact) {
   if (std::isnan(nearest) || std::isnan(got)) return std::isnan(nearest) && std::isnan(got) ? 0 : HUGE_VAL;
   if (static_cast<double>(got) == nearest) return std::signbit(got) == std::signbit(nearest) ? 0 : HUGE_VAL;
   if (mpfr_inf_p(exact)) return HUGE_VAL;
-  // Beside infinity one step is allowed: the overflow threshold lies inside the last binade's unit.
+  // Next to infinity one step is allowed: the overflow threshold is inside the last binade's unit.
   if (std::isinf(got) || std::isinf(nearest)) {
     const T finite = std::isinf(got) ? static_cast<T>(nearest) : got;
     return std::fabs(finite) == Limits::max() && std::signbit(got) == std::signbit(nearest) ? 1 : HUGE_VAL;

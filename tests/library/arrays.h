@@ -11,8 +11,8 @@
 #include "cpu/tile/elements.h"
 #include "ebb/memory.h"
 
-// Tensors with their own memory for tests of library calls: filled through a function of the position, laid out in
-// every way a view can be, and read back as doubles.
+// Tensors with their own memory for tests of library calls: filled through a function of the position, in every
+// possible layout of a view, and read back as doubles.
 namespace ebb::cpu {
 
 inline const DType kAllDTypes[] = {DType::f64, DType::f32, DType::f16, DType::bf16,
@@ -42,7 +42,7 @@ class Array {
   Array(DType dtype, const Shape& shape, Layout layout = Layout::dense) {
     view_.dtype = dtype;
     view_.shape = shape;
-    // Sizes in memory: one more in every dimension where there are gaps; the first dimension once where it repeats.
+    // Sizes in memory: one more in every dimension if there are gaps; the first dimension once if it repeats.
     std::vector<int> order;  // dimensions, outermost in memory first
     for (int d = 0; d < shape.rank(); ++d) order.push_back(d);
     if (layout == Layout::transposed) std::reverse(order.begin(), order.end());

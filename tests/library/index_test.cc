@@ -190,7 +190,7 @@ TEST(Index, NamesTheFirstIndexThatIsOutside) {
                     "index_select: index[0] = 9 is outside [0, 0)");
 }
 
-// Many bad indices in many blocks: whoever finds one first, the lowest position is named.
+// Many bad indices in many blocks: whichever thread finds one first, the lowest position is named.
 TEST(Index, TheNamedIndexDoesNotDependOnThreads) {
   Array x(DType::f32, {10}), index(DType::i64, {300000});
   x.fill([](const Position&) { return 0.0; });

@@ -20,7 +20,7 @@ Position with_last(Position p, std::int64_t i, std::int64_t j) {
 
 const Shape kSquares[] = {{1, 1}, {4, 4}, {3, 5, 5}, {2, 3, 2, 2}, {0, 3, 3}, {2, 0, 0}, {70, 70}};
 
-// Random with a heavy diagonal: well conditioned, and symmetric where asked.
+// Random with a heavy diagonal: well conditioned, and symmetric if requested.
 Array matrices(DType dtype, const Shape& shape, Layout layout, std::mt19937& rng, bool symmetric) {
   std::normal_distribution<double> normal;
   const std::int64_t n = shape[shape.rank() - 1];
@@ -103,7 +103,7 @@ TEST(TriangularSolve, EveryTriangleTransposedOrNot) {
   }
 }
 
-// Which numbers of the solution are NaN and which infinite follows from the triangle alone, on every processor's BLAS.
+// Which numbers of the solution are NaN or infinite follows from the triangle alone, with every BLAS.
 TEST(TriangularSolve, AnInfinityReachesTheRowsThatDependOnIt) {
   std::mt19937 rng(4);
   for (const DType dtype : {DType::f32, DType::f64}) {

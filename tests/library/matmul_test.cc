@@ -105,7 +105,7 @@ TEST(Matmul, RandomNumbersAreAsCloseAsTheDtypeAllows) {
   }
 }
 
-// Factors of bf16 or f16 and a result of f32: the sums as they are. Small whole numbers: they are exact.
+// Factors of bf16 or f16 and a result of f32: the unrounded sums. Small integers: they are exact.
 TEST(Matmul, HalvesGiveTheirSumsWhereAskedTo) {
   std::mt19937 rng(7);
   for (const DType dtype : {DType::bf16, DType::f16}) {
@@ -177,7 +177,7 @@ TEST(Gemm, ScalesAddsAndKeepsToItsRows) {
   }
 }
 
-// With beta = 0 what was in C does not matter, not even NaN; the vector forms too.
+// With beta = 0 the content of C does not matter, not even NaN; also for the vector forms.
 TEST(Gemm, VectorFormsDoNotReadTheirOutput) {
   const std::vector<float> a(64, 1.0f), b(64, 2.0f);
   std::vector<float> c(8, std::numeric_limits<float>::quiet_NaN());

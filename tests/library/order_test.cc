@@ -114,7 +114,7 @@ TEST(ArgSort, IsStableBothWaysWithNaNAboveAll) {
   }
 }
 
-// Numbers that differ in every byte, few and many to a line, so many lines that none is shared out.
+// Numbers that differ in every byte, few and many per line, and so many lines that none is divided.
 TEST(ArgSort, EveryByteOfTheNumberCounts) {
   std::mt19937 rng(7);
   std::normal_distribution<double> normal(0, 1000);
@@ -131,7 +131,7 @@ TEST(ArgSort, EveryByteOfTheNumberCounts) {
   }
 }
 
-// Keys of 64 bits, whose range of 32 bits and less is taken for one of 32, and of more is not.
+// Keys of 64 bits, treated as 32-bit ones if their range is 32 bits or less, and not otherwise.
 TEST(ArgSort, IntegersOfEveryRange) {
   std::mt19937_64 rng(10);
   for (const int bits : {1, 8, 9, 31, 32, 33, 52}) {
@@ -151,7 +151,7 @@ TEST(ArgSort, LongLinesAreMergedFromRuns) {
     expect_sorted(tied_array(dtype, {150001}, Layout::dense, rng), 0);
 }
 
-// Ranges of the order that expect_sorted holds to the definition: the first few, one, two in the middle, the last, all.
+// Ranges of the order, which expect_sorted checks by definition: the first few, one, two in the middle, the last, all.
 void expect_ranges(const Array& x, int axis) {
   const std::int64_t n = x.shape()[axis];
   for (const bool descending : {false, true}) {
@@ -189,7 +189,7 @@ TEST(ArgSortRange, IsTheRangeOfTheWholeOrder) {
   }
 }
 
-// Lines that are divided among threads; rising and falling ones, of which everything or nothing is kept, and equal
+// Lines divided among threads; rising and falling ones, of which everything or nothing is kept, and equal
 // ones.
 TEST(ArgSortRange, LongLines) {
   std::mt19937 rng(9);

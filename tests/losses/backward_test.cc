@@ -5,7 +5,7 @@
 #include "ebb/losses.h"
 #include "ebb/ops.h"
 
-// LOSS_backward(grad, ...) is what the backward pass computes, to the bit, for those who chain by hand.
+// LOSS_backward(grad, ...) matches the backward pass to the bit, for chaining by hand.
 namespace ebb {
 namespace {
 
@@ -114,7 +114,7 @@ TEST(LossBackward, IsTheRuleOfTheBackwardPass) {
   expect_the_rule(cases);
 }
 
-// Those of rankings, overlaps, contrasts and preferences.
+// The same for rankings, overlaps, contrasts and preferences.
 TEST(LossBackward, OfTheOtherLossesIsTheRuleToo) {
   const Tensor x = randn({4, 5}).eval(), t = randn({4, 5}).eval(), p = rand({4, 5}).eval(), q = rand({4, 5}).eval();
   const Tensor y = bernoulli({4, 5}, 0.5).eval(), s = (2 * y - 1).eval(), classes = tensor({3, 0, 4, 0});

@@ -11,8 +11,8 @@
 #include "ebb/gradcheck.h"
 #include "ebb/losses.h"
 
-// Every loss of the registry, called by names and by its C++ function: the same bits. A new loss needs no row here: its
-// function and its options struct are what the registry is given.
+// Every loss of the registry, called by name and by its C++ function: the same bits. A new loss needs no row here: the
+// registry holds its function and its options struct.
 namespace ebb {
 namespace {
 
@@ -185,8 +185,8 @@ TEST(CallByName, IsTheDirectCall) {
   }
 }
 
-// The registry's defaults, read back from their text and given by name, are what the function does when it is given no
-// options at all: a name that is tied to the wrong member of the struct shows here, and a default that loses digits.
+// The registry's defaults, read back from their text and passed by name, equal the function called without options:
+// reveals a name tied to the wrong member of the struct, and a default that loses digits.
 TEST(CallByName, DefaultsAreThoseOfTheFunction) {
   const auto all = loss_cases();
   for (const auto& [loss, direct] : direct_calls()) {
@@ -207,12 +207,12 @@ TEST(CallByName, DefaultsAreThoseOfTheFunction) {
   }
 }
 
-// An option that changes nothing is one that the registry forgot to hand on.
+// An option without effect is one that the registry forgot to pass on.
 TEST(CallByName, EveryOptionIsHandedOn) {
   for (const LossCase& c : loss_cases()) {
     const std::vector<double> with = call_loss(c.loss, c.inputs, c.options).to_vector();
     for (const auto& [name, value] : c.options) {
-      if (name == "chunk" || name == "zero_infinity" || name == "blank") continue;  // not seen in these values
+      if (name == "chunk" || name == "zero_infinity" || name == "blank") continue;  // no effect on these values
       LossOptionValues fewer = c.options;
       fewer.erase(name);
       EXPECT_NE(call_loss(c.loss, c.inputs, fewer).to_vector(), with) << c.loss << ", " << name;

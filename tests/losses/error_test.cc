@@ -9,7 +9,7 @@
 #include "ebb/ops.h"
 #include "expect_error.h"
 
-// Bad input gets a sentence a person can act on.
+// Bad input gets an actionable message.
 namespace ebb {
 namespace {
 
@@ -32,7 +32,7 @@ TEST(LossErrors, NameTheTargetThatIsOutOfRange) {
                     "softmax_focal_loss: target[2] = 8 is outside [0, 5)");
   EXPECT_THROW_KIND(multilabel_margin_loss(zeros({2, 3}), tensor({{0, 3, -1}, {1, -1, -1}})).item(), index,
                     "= 3 is outside [0, 3)");
-  // Also when value and gradient are one sweep, and in an image.
+  // Also if value and gradient are one sweep, and in an image.
   const Tensor v = variable(x35);
   EXPECT_THROW_MESSAGE(backward(cross_entropy(v, three(0, 5, 1)))[v].eval(), "= 5 is outside [0, 5)");
   const Tensor image = tensor({{{0, 1}, {7, 0}}});

@@ -58,7 +58,7 @@ TEST(Extremes, LogitsOfTenThousand) {
   EXPECT_EQ(r.gradient, (std::vector<double>{0, 0, 0, -1, 1, 0}));
 }
 
-// log p keeps its digits beside a large logit: x_y − max is exact, and log Σ e^(x − max) small.
+// log p keeps its digits next to a large logit: x_y − max is exact, and log Σ e^(x − max) small.
 TEST(Extremes, ASmallLossBesideLargeLogits) {
   const Tensor x = tensor({{20000.0, 19990.0}});
   EXPECT_NEAR(cross_entropy(x, tensor({0})).item(), std::log1p(std::exp(-10.0)), 1e-7);
@@ -75,7 +75,7 @@ TEST(Extremes, InfiniteLogits) {
     EXPECT_EQ(r.value, (std::vector<double>{0, 0})) << name;
     EXPECT_EQ(r.gradient, (std::vector<double>{0, 0})) << name;
   }
-  // A class that cannot be: no share of the gradient; the certain one: no loss.
+  // An impossible class: no share of the gradient; a certain one: no loss.
   const ValueAndGradient ce = differentiate(
       [](auto& v) {
         return cross_entropy(v, tensor({1, 1}), {.reduction = Reduction::none});
@@ -92,7 +92,7 @@ TEST(Extremes, InfiniteLogits) {
       tensor({{-kInf, 3.0}}));
   EXPECT_EQ(soft.value[0], 0);
   EXPECT_EQ(soft.gradient, (std::vector<double>{0, 0}));
-  // And where the impossible happened, the loss is infinite.
+  // If the impossible happened, the loss is infinite.
   EXPECT_EQ(cross_entropy(tensor({{-kInf, 0.0}}), tensor({0})).item(), kInf);
 }
 
@@ -107,7 +107,7 @@ TEST(Extremes, InfiniteLogitsOfTheWrongSide) {
   EXPECT_EQ(r.gradient, (std::vector<double>{0.75, -0.25}));
 }
 
-// Answers whose odds differ by more than any number holds: the loss is the difference of the log odds, or nothing.
+// Answers whose odds differ by more than any number holds: the loss is the difference of the log odds, or zero.
 TEST(Extremes, OddsFarApart) {
   const std::vector<double> chosen{-300, -0.001, -1e-6, -200, -5}, rejected{-0.001, -300, -2e-6, -200, -5};
   for (DType dtype : {DType::f32, DType::f64}) {
@@ -131,15 +131,15 @@ TEST(Extremes, OddsFarApart) {
 
 // The steps of the Jaccard loss along 50000 errors are of size 1e-5: f32 must give them to its own digits.
 TEST(Extremes, LovaszStepsOfManyElementsKeepTheirDigits) {
-  // Where such neighbours are among the first few thousand, their steps differ by more than is allowed here.
+  // If such neighbours are among the first few thousand, their steps differ by more than is allowed here.
   manual_seed(5);
   const Tensor x = randn({1, 50000}, DType::f64).eval(), y = bernoulli({1, 50000}, 0.3).eval();
   const auto loss = [&](auto& v) { return lovasz_hinge(v, y); };
   const std::vector<double> wide = differentiate(loss, x).gradient,
                             narrow = differentiate(loss, cast(x, DType::f32)).gradient;
-  // Errors that f32 cannot tell apart may change places: neighbours' steps differ by one part in the number counted.
+  // Errors that f32 cannot distinguish may be swapped: neighbours' steps differ by one part in the number counted.
   for (std::size_t i = 0; i < wide.size(); ++i) ASSERT_NEAR(narrow[i], wide[i], 3e-4 * std::abs(wide[i])) << i;
-  // Nothing to find: the largest error is all that counts.
+  // Nothing to find: only the largest error counts.
   const ValueAndGradient none = differentiate(
       [&](auto& v) {
         return lovasz_hinge(v, zeros({1, 3}));

@@ -58,7 +58,7 @@ TEST_P(Golden, ValueAndGradientsArePyTorchs) {
 
 TEST_P(Golden, GradientsAreCentralDifferences) {
   const GoldenCase& c = GetParam();
-  // Only what is differentiable moves; a target in {−1, 1} must stay there.
+  // Only differentiable inputs vary; a target in {−1, 1} must stay there.
   std::vector<Tensor> moving;
   std::vector<std::size_t> places;
   const bool signs = c.loss == "hinge_loss";
@@ -131,7 +131,7 @@ std::string test_name(const ::testing::TestParamInfo<GoldenCase>& info) {
 }
 INSTANTIATE_TEST_SUITE_P(Losses, Golden, ::testing::ValuesIn(golden_cases()), test_name);
 
-// Second derivatives are checked above; here that no loss that PyTorch has was forgotten.
+// Second derivatives are checked above; here, that no PyTorch loss was forgotten.
 TEST(GoldenFile, HasEveryLossOfPyTorch) {
   std::set<std::string_view> seen;
   const std::vector<GoldenCase> cases = golden_cases();

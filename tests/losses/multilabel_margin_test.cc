@@ -9,7 +9,7 @@
 #include "expect_error.h"
 
 // The hinges of multilabel_margin_loss have a kernel of their own: lists of every length, rows of every tail, every
-// dtype and layout, held against plain loops.
+// dtype and layout, compared with plain loops.
 namespace ebb {
 namespace {
 
@@ -39,7 +39,7 @@ struct Expected {
   double loss = 0;
   std::vector<double> slopes;  // of the sum of hinges: whole numbers
 };
-// Which hinges are open is decided in T, as the loss does; what they add up to is summed in double.
+// Which hinges are open is decided in T, as in the loss; their values are summed in double.
 template <class T>
 Expected plain_loops(const double* x, std::size_t classes, const List& list) {
   Expected e{0, std::vector<double>(classes)};
@@ -78,7 +78,7 @@ void expect_plain_loops(const Tensor& x, const std::vector<List>& lists, const T
   const MarginAndGradient got = differentiate_margin(x, target, cotangent);
   ASSERT_EQ(got.value.dtype(), x.dtype());
   ASSERT_EQ(got.gradient.dtype(), x.dtype());
-  // The value alone is another call of the kernel.
+  // The value alone is a separate call of the kernel.
   EXPECT_EQ(multilabel_margin_loss(x, target, kNone).to_vector(), got.value.to_vector());
   const std::vector<double> numbers = x.to_vector(), value = got.value.to_vector(), slope = got.gradient.to_vector(),
                             scale = cotangent.to_vector();
@@ -87,7 +87,7 @@ void expect_plain_loops(const Tensor& x, const std::vector<List>& lists, const T
     const double* row = numbers.data() + n * c;
     const Expected e =
         x.dtype() == DType::f64 ? plain_loops<double>(row, c, lists[n]) : plain_loops<float>(row, c, lists[n]);
-    // A number for each target is added in double, here and there.
+    // One number per target is added in double, on both sides.
     const double near = 20 * unit(x.dtype()) + 2e-16 * static_cast<double>(lists[n].size());
     EXPECT_NEAR(value[n], e.loss, near * e.loss) << "row " << n;
     for (std::size_t i = 0; i < c; ++i) {
@@ -197,12 +197,12 @@ TEST(MultilabelMargin, InfinitiesAndNanAreNotLost) {
   EXPECT_EQ(loss({-kInfinity, 1, 2}, {0}), kInfinity);
   EXPECT_EQ(loss({0, kInfinity, 2}, {0}), kInfinity);
   EXPECT_EQ(loss({0, -kInfinity, -2}, {0}), 0);
-  EXPECT_TRUE(std::isnan(loss({kInfinity, kInfinity, 0}, {0})));  // by how much is one infinity above the other?
+  EXPECT_TRUE(std::isnan(loss({kInfinity, kInfinity, 0}, {0})));  // the difference of two infinities is undefined
   EXPECT_EQ(loss({0, kNan, kInfinity}, {}), 0);                   // no target, no hinge
   // A hinge that is NaN is not closed.
   const MarginAndGradient r = differentiate_margin(tensor({{0.0, kNan, -3.0}}), tensor({{0, -1, -1}}), tensor({3.0}));
   EXPECT_EQ(r.gradient.to_vector(), (std::vector<double>{-1, 1, 0}));
-  // Closed ones have no slope, however large the cotangent.
+  // Closed hinges have no slope, however large the cotangent.
   const MarginAndGradient far =
       differentiate_margin(tensor({{5.0, 4.5, -3.0}}), tensor({{0, -1, -1}}), tensor({kInfinity}));
   EXPECT_EQ(far.gradient.to_vector(), (std::vector<double>{-kInfinity, kInfinity, 0}));
@@ -215,7 +215,7 @@ TEST(MultilabelMargin, NamesTheFirstTargetThatIsNoClass) {
   lists[31] = {-2};
   EXPECT_THROW_KIND(multilabel_margin_loss(x, targets(lists, 2000)).item(), index,
                     "multilabel_margin_loss: target[17, 2] = 2000 is outside [0, 2000)");
-  lists[17] = {5, 6, -1, 2000};  // behind the end of the list
+  lists[17] = {5, 6, -1, 2000};  // after the end of the list
   EXPECT_THROW_KIND(multilabel_margin_loss(x, targets(lists, 2000, DType::i32)).item(), index,
                     "multilabel_margin_loss: target[31, 0] = -2 is outside [0, 2000)");
   EXPECT_THROW_KIND(multilabel_margin_loss(zeros({3}), tensor({0, 3, -1})).item(), index,

@@ -8,8 +8,8 @@
 #include "ebb/losses.h"
 #include "ebb/ops.h"
 
-// Value and gradient of a loss, asked for together, are one sweep over the data. Class indices and weights may need a
-// look of their own first: a sweep over N numbers, not N × C.
+// Value and gradient of a loss, requested together, are one sweep over the data. Class indices and weights may need a
+// sweep of their own first: over N numbers, not N × C.
 namespace ebb {
 namespace {
 
@@ -123,7 +123,7 @@ TEST_P(OneSweep, ForValueAndGradient) {
 }
 INSTANTIATE_TEST_SUITE_P(ShortAndLongRows, OneSweep, ::testing::Values(10, 1000, 50000));
 
-// nll_loss reads one number a row and writes zeros beside one: two library calls and no sweep over the data at all.
+// nll_loss reads one number per row and writes zeros around one: two library calls and no sweep over the data at all.
 TEST(NoSweepAtAll, NllLoss) {
   const Tensor x = randn({kRows, 1000}, DType::f32).eval(), classes = randint(0, 1000, {kRows}).eval();
   for (DType dtype : {DType::f32, DType::bf16}) {
@@ -154,8 +154,8 @@ int calls_in(const std::string& schedule, const std::string& name) {
   return n;
 }
 
-// A loss with a kernel of its own: the call that makes the gradient makes the value as well, unless the gradient's
-// cotangent is made of the value.
+// A loss with a kernel of its own: the call that computes the gradient computes the value as well, unless the
+// gradient's cotangent depends on the value.
 TEST(OneCall, ForValueAndGradientOfALossWithAKernel) {
   const Tensor log_p = log_softmax(randn({12, 3, 5})).eval(), labels = randint(1, 5, {3, 4}).eval();
   const Tensor steps = full({3}, 12).eval(), lengths = full({3}, 4).eval();
@@ -182,7 +182,7 @@ TEST(OneCall, ForValueAndGradientOfALossWithAKernel) {
   }
 }
 
-// |−x| is |x|: what is made of both shares one exponential, however the sign came about.
+// |−x| is |x|: values of both share one exponential, however the sign came about.
 TEST(OneExponential, OfAValueAndItsNegative) {
   const Tensor x = randn({kRows, 1000}).eval(), y = randn({kRows, 1000}).eval(), half = cast(x, DType::bf16).eval();
   const auto exponentials = [](const std::vector<Tensor>& all) { return sweeps_of(print_schedule(all)).exponentials; };
@@ -191,7 +191,7 @@ TEST(OneExponential, OfAValueAndItsNegative) {
   EXPECT_EQ(exponentials({softplus(-(0.3 * x)), softplus(0.3 * x)}), 1);
   EXPECT_EQ(exponentials({softplus(half), softplus(-half)}), 1);
   EXPECT_EQ(exponentials({softplus(x), softplus(y)}), 2);
-  // To the bit what each is by itself.
+  // To the bit what each is separately.
   const Tensor a = softplus(x), b = softplus(-x);
   eval({a, b});
   EXPECT_EQ(a.to_vector(), softplus(x).to_vector());

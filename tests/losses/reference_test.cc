@@ -19,7 +19,7 @@ namespace {
 using Row = std::vector<double>;
 using Rows = std::vector<Row>;  // one row of every input; class indices as numbers
 
-// The term of a row, or of one element where the loss has one term an element (rows of one number each).
+// The term of a row, or of one element if the loss has one term per element (rows of one number each).
 using Reference = std::function<double(const Rows&)>;
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
@@ -48,8 +48,8 @@ enum class Kind { real, probability, positive, label, sign, distribution, log_di
 
 struct ReferenceCase {
   const char* loss;
-  bool by_row;              // one term a row (else one an element)
-  std::vector<Kind> kinds;  // of the inputs; label, sign, classes and list are not moved
+  bool by_row;              // one term per row (else one per element)
+  std::vector<Kind> kinds;  // of the inputs; label, sign, classes and list are not varied
   Reference reference;
   LossOptionValues options = {};
 };
@@ -283,7 +283,7 @@ Tensor make(Kind kind, bool by_row) {
   return {};
 }
 
-// Losses whose terms are not of one row or one element have their references in tests/losses_kernels.
+// Losses whose terms are not per row or per element have their references in tests/losses_kernels.
 const std::set<std::string_view> kElsewhere{"pinball_loss",      "log_cosh_loss",
                                             "wing_loss",         "poly_loss",
                                             "sparsemax_loss",    "listnet_loss",
@@ -318,7 +318,7 @@ TEST(Reference, EveryLossHasOne) {
 
 TEST(Reference, ValuesAndGradientsOfEveryLoss) {
   for (const ReferenceCase& k : cases()) {
-    std::uint64_t seed = 11;  // by the name: a new row does not change the numbers of the others
+    std::uint64_t seed = 11;  // from the name: a new row does not change the numbers of the others
     for (const char* c = k.loss; *c; ++c) seed = seed * 31 + static_cast<unsigned char>(*c);
     manual_seed(seed);
     std::vector<Tensor> inputs, variables;

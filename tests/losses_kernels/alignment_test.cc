@@ -19,7 +19,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // ---- references -----------------------------------------------------------------------------------------------------
 
-// Every path of T symbols, collapsed: repeats merge, blanks go.
+// Every path of T symbols, collapsed: repeats merge, blanks are removed.
 double ctc_by_enumeration(const std::vector<double>& x, int steps, int classes, const std::vector<int>& labels) {
   double total = 0;
   std::vector<int> path(static_cast<std::size_t>(steps), 0);
@@ -173,14 +173,14 @@ TEST(Ctc, ImpossibleAlignmentsAreInfiniteOrZero) {
   const std::vector<double> g = backward(zeroed)[x].to_vector();
   EXPECT_EQ(g[0], 0);
   EXPECT_EQ(g[4], -1);  // two steps for two labels: the path is certain
-  // Probabilities of 0 are no obstacle: the paths that remain count.
+  // Probabilities of 0 are no obstacle: the remaining paths count.
   const Tensor y = variable(full({3, 1, 2}, -kInfinity, DType::f64) +
                             cast(reshape(tensor({0, 1, 1, 0, 0, 1}), {3, 1, 2}), DType::f64));
   EXPECT_EQ(ctc_loss(y, row_of({1}), one(3), one(1), {.reduction = Reduction::sum}).item(), kInfinity);
   const double inf = kInfinity;
   const Tensor z = variable(from_data({-inf, 0.0, 0.0, -inf, -inf, -inf}, {3, 1, 2}));
   EXPECT_EQ(ctc_loss(z, row_of({1}), one(2), one(1), {.reduction = Reduction::sum}).item(), 0);
-  // Nor are numbers that stand for it, up to where they are as good as that.
+  // Nor are numbers that represent it, once they are small enough.
   for (const double mask : {-1e4, -1e9, -1e11, -1e15, -1e30, -1e300}) {
     const Tensor masked = variable(from_data({-1.0, mask, mask, mask, -2.0, -3.0}, {3, 1, 2}));
     const Tensor through = ctc_loss(masked, row_of({1}), one(3), one(1), {.reduction = Reduction::sum});

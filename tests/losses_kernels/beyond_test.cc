@@ -8,8 +8,8 @@
 #include "expect_error.h"
 #include "losses_kernels/numbers.h"
 
-// The losses beyond PyTorch's: each against a definition written here with plain loops, against differences once and
-// twice, in every dtype and reduction.
+// The losses beyond PyTorch's: each against a definition written here with plain loops, against differences of first
+// and second order, in every dtype and reduction.
 namespace ebb {
 namespace {
 
@@ -60,7 +60,7 @@ struct BeyondCase {
   Reference terms;  // what reduction none gives
 };
 
-// The Lovász extension: errors in falling order, each times the growth of the Jaccard loss.
+// The Lovász extension: errors in descending order, each multiplied by the growth of the Jaccard loss.
 double lovasz(const Doubles& errors, const std::vector<int>& truth) {
   std::vector<std::size_t> order(errors.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -521,7 +521,7 @@ TEST(Beyond, ExtremeInputsAreFiniteWhereMathematicsIs) {
   const Tensor apart = jsd_loss(a, b);
   EXPECT_NEAR(apart.item(), std::log(2.0), 1e-15);
   for (double g : backward(apart)[a].to_vector()) EXPECT_FALSE(std::isnan(g));
-  // Sparsemax stops at a lead of one; scores of ±1e4 are no trouble.
+  // Sparsemax stops at a lead of one; scores of ±1e4 are no problem.
   EXPECT_EQ(sparsemax_loss(from_data({3.0, 1.0, -1e4}, {1, 3}), tensor({0})).item(), 0);
   EXPECT_NEAR(sparsemax_loss(from_data({-1e4, 1e4}, {1, 2}), tensor({0})).item(), 2e4, 1e-8);
   expect_near(dpo_loss(far, zero, zero, zero, {.beta = 1, .reduction = Reduction::none}), {1e4, std::log(2.0), 0},
@@ -542,7 +542,7 @@ TEST(Beyond, SparsemaxOfLongRows) {
     for (double spread : {0.0, 1e-3, 1.0, 30.0}) {
       const Tensor x = cast(spread * values({4, n}, 11) + 5, dtype).eval(), label = classes(4, n);
       Doubles z = x.to_vector();
-      for (double& v : z) v -= 5;  // which changes nothing, and keeps the digits of the squares
+      for (double& v : z) v -= 5;  // changes nothing, and keeps the digits of the squares
       const std::vector<std::size_t> target = targets_of(4, n);
       Doubles expected;
       for (std::size_t r = 0; r < 4; ++r) expected.push_back(sparsemax_reference(&z[r * n], n, target[r]));

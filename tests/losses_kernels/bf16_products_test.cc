@@ -7,7 +7,7 @@
 #include "losses_kernels/numbers.h"
 
 // Losses that multiply matrices, in bf16: by the processor's instructions, which take factors rounded to bf16, and
-// without.
+// without them.
 namespace ebb {
 namespace {
 
@@ -44,7 +44,7 @@ std::vector<Tensor> with_gradients(const LossOfPairs& loss, const Tensor& a, con
   return {value, g[va], g.contains(vb) ? g[vb] : zeros_like(vb)};
 }
 
-// Each element errs by `share` of itself, and by `of_largest` of the largest number.
+// The error of each element is at most `share` of itself plus `of_largest` of the largest number.
 void expect_close(const Tensor& got, const Tensor& exact, double share, double of_largest) {
   const std::vector<double> a = got.to_vector(), e = exact.to_vector();
   double largest = 0;
@@ -53,9 +53,9 @@ void expect_close(const Tensor& got, const Tensor& exact, double share, double o
     ASSERT_NEAR(a[k], e[k], share * std::fabs(e[k]) + of_largest * largest + 1e-9) << "at " << k;
 }
 
-// Without instructions everything is computed in f32, and each element is rounded once; what f32 loses is a share of
+// Without instructions everything is computed in f32, and each element is rounded once; the error of f32 is relative to
 // the largest. With them factors are rounded before they are multiplied, and sums of such products err by a few
-// roundings of their terms, for which the largest number stands.
+// roundings of their terms, bounded by the largest number.
 TEST(Bf16Products, LossesAndGradientsAreThoseOfF64) {
   const Tensor a = cast(values({kRows, kWidth}, 1), DType::bf16), b = cast(values({kRows, kWidth}, 2), DType::bf16);
   for (const bool instructions : {false, true}) {
@@ -72,7 +72,7 @@ TEST(Bf16Products, LossesAndGradientsAreThoseOfF64) {
   }
 }
 
-// Views that agree: every row is told from the others almost surely, and the gradient is the small difference of a
+// Views that agree: every row is recognised almost with certainty, and the gradient is the small difference of a
 // probability and one. Rounding the probability first would leave nothing of it.
 TEST(Bf16Products, SmallLossesKeepTheirGradients) {
   std::mt19937 rng(1);

@@ -236,12 +236,12 @@ TEST(LinearCrossEntropy, HalvesAreComputedInSingleAndRoundedOnce) {
       return {loss, g[va], g[vb]};
     };
     const std::vector<Tensor> exact = run(cast(x, DType::f64), cast(head, DType::f64), 0);
-    for (std::int64_t chunk : {0, 16})  // one chunk, and several: halves take another way to dW then
+    for (std::int64_t chunk : {0, 16})  // one chunk, and several: halves then compute dW in another way
       testing::expect_rounded_once(run(x, head, chunk), exact, dtype, 3e-6);
   }
 }
 
-// Beyond inputs and gradients: the logits of a chunk, and small change for what gemm and rows need.
+// Besides inputs and gradients: the logits of a chunk, and small buffers of gemm and rows.
 TEST(LinearCrossEntropy, MemoryIsBoundedByTheChunk) {
   struct Size {
     std::int64_t rows, width, classes, chunk;
@@ -260,7 +260,7 @@ TEST(LinearCrossEntropy, MemoryIsBoundedByTheChunk) {
     // A block of the gradient of a half head is 4 MiB; every thread packs its blocks in memory of its own.
     const std::size_t small_change =
         (std::size_t{5} << 20) + (std::size_t{1400} << 10) * static_cast<std::size_t>(num_threads());
-    synchronize(default_device());  // what is still computing has memory of its own
+    synchronize(default_device());  // work in progress has memory of its own
     const std::size_t live = memory_stats().live;
     reset_peak_memory();
     {
@@ -284,7 +284,7 @@ TEST(LinearCrossEntropy, MemoryIsBoundedByTheChunk) {
 
 TEST(LinearCrossEntropy, ExtremeAndEmptyInputs) {
   const Tensor head = values({4, 3}, 2);
-  // Nothing counts: the mean is NaN, the gradient 0.
+  // All rows are ignored: the mean is NaN, the gradient 0.
   const Tensor x = variable(values({2, 3}, 1)), w = variable(head);
   const Tensor loss = linear_cross_entropy(x, w, full({2}, -100));
   const Gradients g = backward(loss);
@@ -320,7 +320,7 @@ TEST(LinearCrossEntropy, RowsThatDoNotCountTakePartInNothing) {
     const auto some = run(x, target), few = run(index_select(x, 0, rows), index_select(target, 0, rows));
     EXPECT_EQ(some[0].item(), few[0].item());
     EXPECT_TRUE(testing::same_bits(index_select(some[1], 0, rows), few[1]));
-    if (testing::on_gpu()) {  // they take places of the chunks, as zeros: sums over chunks are cut elsewhere
+    if (testing::on_gpu()) {  // they take places of the chunks, as zeros: sums over chunks are divided differently
       expect_near(some[2], few[2].to_vector(), dtype == DType::f32 ? 1e-7 : 1e-3);
     } else {
       EXPECT_TRUE(testing::same_bits(some[2], few[2]));
@@ -344,7 +344,7 @@ TEST(LinearCrossEntropy, TakesAnyLeadingAxesIndicesOfBothTypesAndViews) {
   expect_near(warm, linear_log_probs(0.5 * x, t(head), target).to_vector(), 1e-14);
 }
 
-// Probabilities take ordinary operations, a chunk of rows at a time; the gradients are those of the whole.
+// Probabilities use ordinary operations, a chunk of rows at a time; the gradients are those of the whole.
 TEST(LinearCrossEntropy, TakesProbabilities) {
   const Tensor x = randn({9, 4}, DType::f64), head = randn({5, 4}, DType::f64), bias = randn({5}, DType::f64);
   const Tensor p = softmax(randn({9, 5}, DType::f64));

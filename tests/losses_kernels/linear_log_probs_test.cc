@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// linear_log_probs and linear_token_statistics beside the same numbers from logits in memory.
+// linear_log_probs and linear_token_statistics compared with the same numbers from logits in memory.
 #include <gtest/gtest.h>
 
 #include "ebb/autograd.h"
@@ -125,7 +125,7 @@ TEST(LinearLogProbs, HaveTheGradientsOfTheDefinitions) {
   }
 }
 
-// From values that were computed before, and for the cotangents that there are.
+// From values computed earlier, and for the cotangents that exist.
 TEST(LinearLogProbs, HaveTheSameGradientsFromValuesOfAnEarlierPass) {
   const LogProbInputs in;
   using Member = Tensor TokenStatistics::*;
@@ -163,7 +163,7 @@ TEST(LinearLogProbs, HaveTheSameGradientsFromValuesOfAnEarlierPass) {
   }
 }
 
-// The forward pass is not made again: a block of classes takes three products.
+// The forward pass is not repeated: a block of classes takes three products.
 TEST(LinearLogProbs, TakeThreeProductsForTheirGradients) {
   const Tensor x = values({8, 6}, 1), head = values({11, 6}, 2), target = classes(8, 11), one = ones({8}, DType::f64);
   const TokenStatistics cotangents{.log_probs = one, .entropy = one}, known{.entropy = one, .logsumexp = one};
@@ -175,7 +175,7 @@ TEST(LinearLogProbs, TakeThreeProductsForTheirGradients) {
   EXPECT_EQ(products, 3u) << plan;
 }
 
-// Logits of an ignored row may be anything.
+// Logits of an ignored row are arbitrary.
 TEST(LinearLogProbs, HaveNoGradientWhereTheTargetIsIgnored) {
   const Tensor x = from_data(std::vector<double>{500, 400, 1, 2}, Shape{2, 2}), head = values({3, 2}, 2, 2);
   const Tensor target = from_data(std::vector<std::int64_t>{-100, 1}, Shape{2});
@@ -253,7 +253,7 @@ TEST(LinearLogProbs, HoldTheLogitsOfAChunk) {
       const Gradients g = backward(sum(s.log_probs) + sum(s.entropy));
       eval({s.log_probs, s.argmax, g[vx], g[vh]});
     }
-    // A chunk's logits, what is made of them, the gradient of the head twice, and what products pack their factors in.
+    // A chunk's logits, values computed from them, the gradient of the head twice, and the packed factors of products.
     constexpr std::size_t kLogits = static_cast<std::size_t>(kChunk * kClasses) * 4;
     constexpr std::size_t kHead = static_cast<std::size_t>(kWidth * kClasses) * 4;
     const std::size_t packed =
@@ -275,7 +275,7 @@ TEST(LinearLogProbs, TakeLogitsThatAreInfinite) {
     for (const double v : each.to_vector()) EXPECT_TRUE(std::isfinite(v));
 }
 
-// As argmax has it: of equal logits the first, and what is not a number before all others.
+// As for argmax: the first of equal logits, and NaN before all others.
 TEST(LinearLogProbs, ArgmaxIsTheFirstOfTheLargest) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   const std::vector<std::vector<double>> logits{

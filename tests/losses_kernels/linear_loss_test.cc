@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Losses with formulas of somebody else from hidden states and a head, beside the same formulas of logits in memory,
+// Losses with user-defined formulas from hidden states and a head, compared with the same formulas of logits in memory,
 // and the memory of losses that stream logits through ordinary operations.
 #include "losses/linear_loss.h"
 
@@ -18,7 +18,7 @@ namespace {
 
 using testing::classes;
 
-// What peak memory a call has beyond what was live before.
+// The peak memory of a call beyond what was live before.
 template <class F>
 std::size_t peak_of(F&& f) {
   synchronize(default_device());
@@ -99,7 +99,7 @@ TEST(LinearLoss, OfPairsIsTheLossOfTheRegistry) {
   o.softcap = 2;
   o.temperature = 0.7;
   o.chunk = 9;  // less than two pairs
-  // By the kernel, and by ordinary operations, which tensors that are shared need.
+  // By the kernel, and by ordinary operations, which shared tensors require.
   for (const std::vector<Tensor>& whole : {std::vector<Tensor>{}, std::vector<Tensor>{shared}}) {
     std::vector<bool> asked(4 + whole.size(), true);
     asked[2] = false;
@@ -112,7 +112,7 @@ TEST(LinearLoss, OfPairsIsTheLossOfTheRegistry) {
 }
 
 // c·tanh(z/c)/τ in one step of the kernel.
-// A formula of your own beside the same one of logits that exist: values, gradients, second derivatives.
+// A user-defined formula compared with the same one of stored logits: values, gradients, second derivatives.
 TEST(LinearLoss, IsDifferentiableTwiceInEverything) {
   const std::int64_t kept_classes = 9;
   const Tensor x = testing::values({4, 3, 5}, 1), head = testing::values({kept_classes, 5}, 2),
@@ -193,7 +193,7 @@ TEST(LinearLogProbs, TakeSoftcapAndTemperatureTogether) {
       allclose(linear_log_probs(x, head, target, {.softcap = 3, .temperature = 0.7}), expected, {.rtol = 1e-11}));
 }
 
-// A generator has one token where a trainer has a batch. A GPU's products of f32 are such where that is asked for.
+// A generator has one token where a trainer has a batch. A GPU's products of f32 have this property on request.
 TEST(LinearLogProbs, OfARowDoNotDependOnOtherRows) {
   const bool before = batch_invariant();
   set_batch_invariant(true);

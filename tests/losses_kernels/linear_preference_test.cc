@@ -6,8 +6,8 @@
 #include "expect_error.h"
 #include "losses_kernels/numbers.h"
 
-// The losses of answers through an LM head beside the same losses of logits that exist: with every way to cut the batch
-// into groups.
+// The losses of answers through an LM head compared with the same losses of stored logits, for every way to cut the
+// batch into groups.
 namespace ebb {
 namespace {
 
@@ -18,7 +18,7 @@ using testing::values;
 
 constexpr std::int64_t kAnswers = 10, kTokens = 3, kHidden = 8, kVocabulary = 700;  // a pair has six rows
 
-// Everything a loss may need; x, head and bias first, then what else has gradients.
+// Everything a loss may need; x, head and bias first, then other inputs with gradients.
 struct Batch {
   Tensor x = values({kAnswers, kTokens, kHidden}, 1), head = values({kVocabulary, kHidden}, 2),
          bias = values({kVocabulary}, 3);
@@ -27,7 +27,7 @@ struct Batch {
   std::vector<Tensor> inputs() const { return {x, head, bias, reference, advantages, old, old_reference}; }
 };
 
-// Some tokens do not count; of answer 2 either all do not, or all but one.
+// Some tokens are ignored; of answer 2 either all, or all but one.
 Tensor targets(bool whole_answer_ignored) {
   const Tensor at = arange(kAnswers * kTokens), y = classes(kAnswers * kTokens, kVocabulary);
   Tensor dropped = remainder(at, 7) == 4;
@@ -246,7 +246,7 @@ TEST(LinearPreference, HalvesAreComputedInSingleAndRoundedOnce) {
 
 TEST(LinearPreference, SecondDerivativesAreThoseOfTheLossOfLogits) {
   const std::vector<Tensor> in = Batch().inputs();
-  // Σ over inputs of what changes in the gradient, in directions v.
+  // Σ over inputs of the gradient's change in directions v.
   const auto second = [&](const FunctionOfMany& loss) {
     return grad(FunctionOfMany([&](const std::vector<Tensor>& at) {
       const std::vector<Tensor> g = grad(loss)(at);
@@ -354,7 +354,7 @@ TEST(LinearPreference, ALossOfTheLossTakesItsValueFirst) {
   for (std::size_t i = 0; i < got.size(); ++i) expect_near(got[i], expected[i].to_vector(), 1e-11);
 }
 
-// Calls that differ only in the formula they were given are not one call.
+// Calls that differ only in the given formula are not merged.
 TEST(LinearPreference, DifferentLossesOfTheSameInputsStayApart) {
   const Batch b;
   const Tensor target = targets(true);
@@ -382,14 +382,14 @@ TEST(LinearPreference, BitsDoNotDependOnThreads) {
 }
 
 TEST(LinearPreference, AnswersThatDoNotCount) {
-  // All of them: a difference of nothing, and no gradient.
+  // All tokens: a difference of zero, and no gradient.
   const Tensor x = variable(Batch().x), head = variable(Batch().head), none = full({kAnswers, kTokens}, -100);
   const Tensor loss = linear_cpo_loss(x, head, none);
   const Gradients g = backward(loss);
   EXPECT_NEAR(loss.item(), std::log(2.0), 1e-15);
   expect_near(g[x], std::vector<double>(static_cast<std::size_t>(x.numel()), 0.0), 0);
   expect_near(g[head], std::vector<double>(static_cast<std::size_t>(head.numel()), 0.0), 0);
-  // The average of nothing is not a number, and only its own pair is told so.
+  // The average of nothing is NaN, and only its own pair is affected.
   const Tensor vx = variable(Batch().x);
   const Tensor terms = linear_simpo_loss(vx, head, targets(true), {.reduction = Reduction::none}, {.chunk = 6});
   const Tensor dx = backward(sum(terms))[vx];
@@ -400,10 +400,10 @@ TEST(LinearPreference, AnswersThatDoNotCount) {
   }
 }
 
-// Beyond inputs and gradients: the logits of a chunk, however many pairs there are and however long they are.
+// Besides inputs and gradients: the logits of a chunk, however many pairs there are and however long they are.
 TEST(LinearPreference, MemoryIsBoundedByTheChunk) {
   struct Size {
-    std::int64_t answers, tokens, classes, chunk, rows;  // rows whose logits may exist
+    std::int64_t answers, tokens, classes, chunk, rows;  // rows whose logits may be stored
     DType dtype;
   };
   for (const Size& s : {Size{16, 16, 32000, 40, 40, DType::f32},      // a pair of 32 rows fits
@@ -411,18 +411,18 @@ TEST(LinearPreference, MemoryIsBoundedByTheChunk) {
                         Size{16, 16, 32000, 40, 40, DType::bf16},     //
                         Size{12, 50, 128256, 0, 256, DType::f32},     // the chunk Ebb chooses holds two pairs
                         Size{4, 150, 128256, 0, 300, DType::f32},     // grows for a pair that needs more
-                        Size{4, 260, 128256, 0, 256, DType::f32}}) {  // but not without end
+                        Size{4, 260, 128256, 0, 256, DType::f32}}) {  // but not indefinitely
     const std::int64_t width = 16, rows = s.answers * s.tokens;
     const Tensor x = cast(randn({s.answers, s.tokens, width}), s.dtype).eval();
     const Tensor head = cast(randn({s.classes, width}) * 0.1, s.dtype).eval();
     const Tensor target = randint(0, s.classes, {s.answers, s.tokens}).eval();
     const std::size_t gradients = static_cast<std::size_t>((rows + s.classes) * width) * size_of(s.dtype);
     const std::size_t logits = static_cast<std::size_t>(s.rows * s.classes) * 4;
-    // Memory that products pack (each thread its own columns, if those suffice to keep all busy), and what they add up
-    // along 128,256 terms; and the pool rounds the logits' size up.
+    // Memory of packed factors (each thread its own columns, if those suffice to keep all busy), and of sums along
+    // 128,256 terms; and the pool rounds the logits' size up.
     const std::size_t small_change =
         logits / 16 + (std::size_t{5} << 20) + (std::size_t{1400} << 10) * static_cast<std::size_t>(num_threads());
-    synchronize(default_device());  // what is still computing has memory of its own
+    synchronize(default_device());  // work in progress has memory of its own
     const std::size_t live = memory_stats().live;
     reset_peak_memory();
     {

@@ -8,8 +8,8 @@
 #include "expect_error.h"
 #include "losses_kernels/numbers.h"
 
-// Losses that the field knows by name: the GRPO family, dynamic fine-tuning, divergences of two heads, routers of
-// experts, weights of tokens. Definitions are written out in f64.
+// Losses with established names: the GRPO family, dynamic fine-tuning, divergences of two heads, routers of experts,
+// weights of tokens. Definitions are written out in f64.
 namespace ebb {
 namespace {
 
@@ -34,7 +34,7 @@ struct Policy {
   Tensor mask = reshape(remainder(arange(kB * kT), 5) != 3, {kB, kT});
 };
 
-// A term per token, 0 where it does not count, and what `mean` makes of them; as TRL computes them.
+// A term per token, 0 if it is ignored, and their reduction by `mean`; as in TRL.
 struct Definition {
   Doubles terms;
   double mean = 0;
@@ -133,7 +133,7 @@ TEST(GrpoFamily, GradientsAreThoseOfDifferencesOnceAndTwice) {
             v[0], v[1],
             {.loss_type = type, .beta = 0.3, .old = v[2], .reference = v[3], .mask = in.mask, .delta = delta});
       };
-      // The ratio of cispo is a constant: there with a fixed one, below.
+      // The ratio of cispo is a constant: below, with a fixed one.
       if (type == GrpoLossType::cispo) continue;
       require_gradients(f, {in.policy, in.advantages, in.old, in.reference});
       require_second_gradients(f, {in.policy, in.advantages, in.old, in.reference});
@@ -217,7 +217,7 @@ TEST(Dft, IsCrossEntropyWeightedByProbabilities) {
     }
     EXPECT_THROW_MESSAGE(dft_loss(exact, target, {.reduction = Reduction::batchmean}), "batchmean");
   }
-  // Second derivatives: those of the sum with its weights held.
+  // Second derivatives: those of the sum with its weights held constant.
   const auto held = [&](const std::vector<Tensor>& v) { return dft_loss(v[0], target, {.reduction = Reduction::sum}); };
   const Tensor v = variable(exact), g = backward(held({v}), {.create_graph = true})[v];
   const Tensor p = exp(-cross_entropy(exact, target, {.reduction = Reduction::none})), d = values({5, 7}, 9);
@@ -275,7 +275,7 @@ TEST(TokenWeight, MultipliesEachLossAndTheMeanDividesByTheirSum) {
       {x, head});
   require_gradients([&](const std::vector<Tensor>& v) { return cross_entropy(v[0], target, {.token_weight = w}); },
                     {values({6, 7}, 5)});
-  // Probabilities, and the gradients by themselves.
+  // Probabilities, and the gradients separately.
   const Tensor q = softmax(values({6, 7}, 6), -1);
   const Tensor each = cross_entropy(matmul(x, t(head)), q, {.reduction = Reduction::none});
   const double expected = (sum(each * w) / sum(w)).item();

@@ -14,7 +14,7 @@
 #include "ebb/memory.h"
 #include "ebb/ops.h"
 
-// Inputs without a pattern, the same here and in make_golden.py, and what these tests ask of a loss.
+// Inputs without a pattern, identical here and in make_golden.py, and the checks these tests make of a loss.
 namespace ebb::testing {
 
 // In (−1, 1), away from 0 and from each other.
@@ -57,7 +57,7 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
   return true;
 }
 
-// make() gives the same bits with 1, 2, 3 and 8 threads.
+// make() must give the same bits with 1, 2, 3 and 8 threads.
 inline void expect_same_for_all_threads(const std::function<std::vector<Tensor>()>& make) {
   const int before = num_threads();
   set_num_threads(1);
@@ -76,7 +76,7 @@ inline void expect_same_for_all_threads(const std::function<std::vector<Tensor>(
 class Bf16Instructions {
  public:
   explicit Bf16Instructions(bool allowed) { cpu::allow_gemm_bf16_tiles(allowed); }
-  // Are factors rounded to bf16 now? A GPU always does that.
+  // Are factors rounded to bf16 at present? A GPU always does that.
   static bool round() { return backend_of(default_device()).rounds_to_bf16(); }
   ~Bf16Instructions() { cpu::allow_gemm_bf16_tiles(true); }
   Bf16Instructions(const Bf16Instructions&) = delete;
@@ -89,9 +89,9 @@ struct Rounding {
 inline constexpr Rounding kRoundings[] = {
     {DType::f32, false}, {DType::f16, false}, {DType::bf16, false}, {DType::bf16, true}};
 
-// A loss and its gradients beside their values in f64: computed in f32 and rounded once, and `small` for what f32
-// loses. With instructions for bf16 the gradient of the logits is rounded before it is multiplied, too: each number of
-// it by 2^-9 of itself at most, which for sums of them is taken as 2^-9 of the largest.
+// Compares a loss and its gradients with their values in f64: computed in f32 and rounded once, and `small` for the
+// error of f32. With instructions for bf16 the gradient of the logits is rounded before it is multiplied, too: with a
+// relative error of at most 2^-9 per number, which for sums of them is taken as 2^-9 of the largest.
 inline void expect_rounded_once(const std::vector<Tensor>& got, const std::vector<Tensor>& exact, DType dtype,
                                 double small) {
   const double ulp = dtype == DType::f32 ? 1e-5 : dtype == DType::f16 ? 0x1p-11 : 0x1p-8;

@@ -34,7 +34,7 @@ Tensor rows(const json& lists) {
   return from_data(all, {n, static_cast<std::int64_t>(all.size()) / n});
 }
 
-// Tokens and those that follow them; after the last one there is none.
+// Tokens and their successors; the last one has none.
 struct Sample {
   Tensor tokens, next;
   explicit Sample(const json& facts) : tokens(rows(facts["tokens"])) {
@@ -146,7 +146,7 @@ TEST(Packing, FillsRowsAndEachSequenceKeepsToItself) {
   const Llama llama(tiny());
   std::vector<std::vector<std::int64_t>> sequences;
   double sum_of_losses = 0, places = 0;
-  for (const std::int64_t n : {4, 30, 1, 9, 2, 0, 7, 12}) {  // 30 tokens are more than a row has places
+  for (const std::int64_t n : {4, 30, 1, 9, 2, 0, 7, 12}) {  // 30 tokens are more than a row holds
     const Tensor t = randint(0, 40, {n}).eval();
     sequences.push_back(t.to_vector<std::int64_t>());
     for (std::int64_t at = 0; at + 1 < n; at += 16) {
@@ -174,8 +174,8 @@ TEST(Llama, ALaterTokenChangesNothingBeforeIt) {
   EXPECT_GT(max(abs(a.slice(1, 8, 9) - b.slice(1, 8, 9))).item(), 1e-4);
 }
 
-// Queries and keys are rotated in the order in which products leave them and take their gradients: no sweep only moves
-// them, forward or backward.
+// Queries and keys are rotated in the layout of the products and their gradients: no sweep only moves them, forward or
+// backward.
 TEST(Llama, HeadsAreRotatedWhereTheyLie) {
   const models::LlamaAttention attention(tiny());
   const models::RotaryEmbedding rotary(tiny());

@@ -73,7 +73,7 @@ TEST(Tokenizer, NeedsOnlyWhatItUses) {
   EXPECT_EQ(Tokenizer::from_json(all.dump(), "t.json").encode("the tide"), expected);
 }
 
-// One sentence for everything that another kind of tokenizer has.
+// One message for all features of other kinds of tokenizers.
 TEST(Tokenizer, NamesWhatIsNotSupported) {
   const json whole = json::parse(read_whole(testing::golden_file("tokenizer_gpt2.json")));
   const auto changed = [&](const char* pointer, const json& value) {

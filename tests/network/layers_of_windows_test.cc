@@ -9,7 +9,7 @@
 #include "expect_error.h"
 #include "network/compare.h"
 
-// Properties of convolutions and pools that the op table does not have: one axis, names of paddings, bias, errors.
+// Properties of convolutions and pools that the op table does not cover: one axis, names of paddings, bias, errors.
 namespace ebb {
 namespace {
 

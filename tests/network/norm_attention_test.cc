@@ -134,7 +134,7 @@ TEST(Attention, IsTheFormulaForEverySizeOfBlock) {
                    : dtype == DType::f16 ? 4e-3
                                          : 3e-2);
     }
-    // Heads taken out of [batch, time, heads, width] lie strided.
+    // Heads taken from [batch, time, heads, width] are strided.
     const Tensor strided = transpose(contiguous(transpose(q, 1, 2)), 1, 2);
     expect_close(scaled_dot_product_attention(strided, k, v), plain(q, k, v, {}, scale));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Attention inside of documents that lie side by side: values and gradients as with a mask of blocks, and as of each
-// document alone.
+// Attention within consecutive documents: values and gradients as with a mask of blocks, and as for each document
+// alone.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -53,7 +53,7 @@ TEST(PackedAttention, IsThatOfAMaskOfBlocks) {
   for (const auto& rows : kRows) {
     const Tensor ids = documents_of(rows);
     const std::int64_t batch = ids.size(0), length = ids.size(1);
-    // Numbers repeat, but not in neighbours: blocks of the mask must not join them.
+    // Numbers repeat, but not consecutively: blocks of the mask must not join them.
     const Tensor runs = cumsum(
         cast(cat({ones({batch, 1}, DType::bool_), narrow(ids, 1, 1, length - 1) != narrow(ids, 1, 0, length - 1)}, 1),
              DType::i64),

@@ -5,7 +5,7 @@
 
 #include "golden_layers.h"
 
-// Each activation as a layer is the function, with torch's defaults and with its own numbers.
+// Each activation layer equals its function, with torch's defaults and with other parameters.
 namespace ebb {
 namespace {
 

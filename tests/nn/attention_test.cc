@@ -11,7 +11,7 @@
 #include "golden_layers.h"
 #include "test_device.h"
 
-// Attention and the transformer's layer: every way to mask, and what is dropped.
+// Attention and the transformer's layer: every way to mask, and dropout.
 namespace ebb {
 namespace {
 
@@ -42,7 +42,7 @@ TEST(AttentionLayer, DoesNotSeePadding) {
          [&](auto& m, const Tensor& x) { return m(x, {.key_padding_mask = padding}); });
   follow("block_padding", TransformerBlock(8, 2, {.hidden = 12, .dtype = f64}), {2, 5, 8},
          [&](auto& m, const Tensor& x) { return m(x, {.key_padding_mask = padding}); });
-  // Beside any other mask: none but the flag, one of bool, one of numbers.
+  // In addition to any other mask: only the flag, one of bool, one of numbers.
   const Tensor lower = unsqueeze(arange(5), 1) >= arange(5);
   const double never = -std::numeric_limits<double>::infinity();
   for (const nn::AttentionCall& call :
@@ -99,7 +99,7 @@ TEST(AttentionLayer, OfARowOfPaddingAloneIsTheBias) {
 }
 
 TEST(AttentionLayer, NeverHoldsItsScores) {
-  const std::int64_t length = testing::on_gpu() ? 8192 : 2048;  // a GPU holds up to 32 MiB of them at a time
+  const std::int64_t length = testing::on_gpu() ? 8192 : 2048;  // a GPU stores up to 32 MiB of them at a time
   const MultiheadAttention attention(16, 2);
   const Tensor x = randn({1, length, 16}).eval();
   reset_peak_memory(default_device());
@@ -109,7 +109,7 @@ TEST(AttentionLayer, NeverHoldsItsScores) {
             static_cast<std::size_t>(length * length) * sizeof(float) / 2);  // a quarter of two heads'
 }
 
-// The call leaves its gradients where that of the projection is.
+// The call writes its gradients where that of the projection is.
 TEST(AttentionLayer, GradientsOfQueriesKeysAndValuesAreNotCopied) {
   const MultiheadAttention attention(16, 2);
   const Tensor g = backward(sum(square(attention(randn({2, 5, 16}), {.causal = true}))))[attention.in_proj_weight];
@@ -117,7 +117,7 @@ TEST(AttentionLayer, GradientsOfQueriesKeysAndValuesAreNotCopied) {
   EXPECT_EQ(print_schedule({g}).find("call cat"), std::string::npos) << print_schedule({g});
 }
 
-// Scores of 0 make weights of 1/4, values of the unit matrix show them.
+// Scores of 0 give weights of 1/4; values of the identity matrix show them.
 TEST(AttentionLayer, DropsWeightsWhileTraining) {
   manual_seed(3);
   MultiheadAttention attention(4, 1, {.bias = false, .dropout = 0.5});
@@ -142,7 +142,7 @@ TEST(TransformerLayer, DropsOnlyWhileTraining) {
   EXPECT_TRUE(allclose(block(x), block(x)));
 }
 
-// A query sees the same numbers whatever comes later, and a model of halves keeps its dtype.
+// A query's result does not depend on later positions, and a model of halves keeps its dtype.
 TEST(TransformerLayer, IsCausalAndComputesInHalves) {
   const TransformerBlock block(8, 2);
   const Tensor x = randn({1, 6, 8});
@@ -153,7 +153,7 @@ TEST(TransformerLayer, IsCausalAndComputesInHalves) {
   EXPECT_TRUE(allclose(cast(half, DType::f32), whole, {.rtol = 0.1, .atol = 0.1}));
 }
 
-// Value and gradients have the same bits, what is dropped included, and the activation is not kept.
+// Value and gradients are bit-identical, including dropout, and the activation is not kept.
 TEST(TransformerLayer, MakesItsActivationAgain) {
   const Tensor x = randn({4, 32, 16}).eval(), weight = randn({4, 32, 16}).eval();
   for (const bool relu : {false, true}) {

@@ -8,8 +8,8 @@
 #include "first_values.h"
 #include "golden_numbers.h"
 
-// A convolutional network with batch norms in f32, from the same first values on the same pictures, learns as it does
-// in PyTorch, and remembers the same statistics.
+// A convolutional network with batch norms in f32, from the same initial values on the same pictures, learns as in
+// PyTorch, and has the same running statistics.
 namespace ebb {
 namespace {
 

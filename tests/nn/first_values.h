@@ -7,7 +7,7 @@
 #include "ebb/nn/parameters.h"
 #include "ebb/ops/create.h"
 
-// Where the training curves of golden/curves.txt begin: the same formulas as in make_golden.py.
+// Initial values of the training curves of golden/curves.txt: the same formulas as in make_golden.py.
 namespace ebb::testing {
 
 inline Tensor formula(const Shape& shape, double phase, double base = 0, double scale = 0.2) {

@@ -11,7 +11,7 @@
 #include "ebb/ops.h"
 #include "golden_numbers.h"
 
-// Holds a layer against golden/layers.txt: output, gradient of the input and of the first parameter, with parameters
+// Compares a layer with golden/layers.txt: output, gradient of the input and of the first parameter, with parameters
 // and inputs that are formulas.
 namespace ebb::testing {
 

@@ -10,7 +10,7 @@
 #include "first_values.h"
 #include "golden_numbers.h"
 
-// A small GPT in f32, from the same first values on the same text, learns as it does in PyTorch.
+// A small GPT in f32, from the same initial values on the same text, learns as in PyTorch.
 namespace ebb {
 namespace {
 

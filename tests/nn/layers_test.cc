@@ -11,7 +11,7 @@
 #include "expect_error.h"
 #include "golden_layers.h"
 
-// Layers give what torch.nn's give, and models are values whose parameters have names.
+// Layers match torch.nn's, and models are values whose parameters have names.
 namespace ebb {
 namespace {
 
@@ -110,7 +110,7 @@ TEST(Models, LearnInFewLines) {
   EXPECT_GT(mean(cast(argmax(net(x), 1) == labels, DType::f32)).item(), 0.95);
 }
 
-// ---- first values and errors ----------------------------------------------------------------------------------------
+// ---- initial values and errors --------------------------------------------------------------------------------------
 
 TEST(Init, HasTheRightSpread) {
   manual_seed(1);

@@ -12,7 +12,7 @@
 #include "golden_layers.h"
 #include "scratch_folder.h"
 
-// Norms of channels: what they do while training and afterwards, and what they remember.
+// Norms of channels: their behaviour in training and evaluation, and their running statistics.
 namespace ebb {
 namespace {
 
@@ -45,7 +45,7 @@ void follow_statistics(const std::string& name, Layer layer, const Shape& shape)
     expect_close(layer.running_var.value, golden.at(name + ".running_var").at(k), name + ".running_var");
   }
   set_training(layer, false);
-  const Layer& done = layer;  // const: in evaluation nothing moves
+  const Layer& done = layer;  // const: evaluation changes nothing
   expect_close(done(waves(shape, 0.5)), golden.at(name + ".evaluated").at(0), name + ".evaluated");
   expect_close(layer(waves(shape, 0.5)), golden.at(name + ".evaluated").at(0), name + ".evaluated");
   expect_close(layer.running_mean.value, golden.at(name + ".running_mean").at(2), name + ".running_mean");
@@ -95,7 +95,7 @@ TEST(RunningStatistics, AreComputedByTheStep) {
   EXPECT_TRUE(net.get<1>().running_var.value.evaluated());
 }
 
-// Without anybody looking at them they must not keep every batch alive.
+// They must not keep every batch alive if they are never read.
 TEST(RunningStatistics, HoldAtMostOneBatch) {
   BatchNorm norm(3);
   const std::size_t batch = 100000 * 3 * sizeof(float);
@@ -149,7 +149,7 @@ TEST(ChannelNormLayers, LearnAWeightAlone) {
   const Tensor x = waves({3, 4, 5}, 1, 2);
   const auto check = [&](auto without, auto with) {
     EXPECT_EQ(parameters(without).size(), 1u);
-    EXPECT_TRUE(all(without(x) == with(x)).template item<bool>());  // whose bias begins with zeros
+    EXPECT_TRUE(all(without(x) == with(x)).template item<bool>());  // its initial bias is zero
   };
   check(BatchNorm(4, {.bias = false, .dtype = f64}), BatchNorm(4, {.dtype = f64}));
   check(InstanceNorm(4, {.affine = true, .bias = false, .dtype = f64}),

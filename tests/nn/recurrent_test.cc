@@ -109,14 +109,14 @@ TEST(Recurrent, DropBetweenLayersWhileTraining) {
   const Tensor x = randn({2, 5, 4});
   Gru second(3, 3);
   second.weights[0] = gru.weights[1];
-  EXPECT_TRUE(allclose(gru(x).output, second(zeros({2, 5, 3})).output, {.atol = 1e-6}));  // all of it is dropped
+  EXPECT_TRUE(allclose(gru(x).output, second(zeros({2, 5, 3})).output, {.atol = 1e-6}));  // everything is dropped
   set_training(gru, false);
   Gru first(4, 3);
   first.weights[0] = gru.weights[0];
   EXPECT_TRUE(allclose(gru(x).output, second(first(x).output).output, {.atol = 1e-6}));
   Gru half(4, 3, {.num_layers = 2, .dropout = 0.5}), one(4, 3, {.dropout = 0.5});
   EXPECT_FALSE(allclose(half(x).output, half(x).output));
-  EXPECT_TRUE(allclose(one(x).output, one(x).output));  // nothing between
+  EXPECT_TRUE(allclose(one(x).output, one(x).output));  // no dropout in between
 }
 
 TEST(Recurrent, SayWhatIsWrong) {

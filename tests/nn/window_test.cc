@@ -8,7 +8,7 @@
 #include "expect_error.h"
 #include "golden_layers.h"
 
-// Layers that look through windows.
+// Layers with windows.
 namespace ebb {
 namespace {
 
@@ -43,7 +43,7 @@ TEST(Pools, AdaptToAnyNumberOfWindows) {
   EXPECT_EQ(AdaptiveMaxPool1d{4}(zeros({0, 3, 10})).shape(), (Shape{0, 3, 4}));
   EXPECT_THROW_MESSAGE(adaptive_max_pool2d(x, 0),
                        "adaptive_max_pool2d: cannot make 0 outputs of an axis of 6, for shape [2, 3, 6, 4]");
-  // Among equal elements the first alone gets the gradient.
+  // Only the first of equal elements gets the gradient.
   const Tensor flat = variable(ones({1, 1, 5}, f64));
   EXPECT_EQ(backward(sum(adaptive_max_pool1d(flat, 2)))[flat].to_vector(), (std::vector<double>{1, 0, 1, 0, 0}));
 }

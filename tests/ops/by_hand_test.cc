@@ -5,7 +5,7 @@
 #include "expect_error.h"
 #include "ops/values.h"
 
-// Special points, and errors of rules that are called by hand.
+// Special points, and errors of rules called by hand.
 namespace ebb {
 namespace {
 

@@ -16,7 +16,7 @@
 #include "expect_error.h"
 #include "ops/values.h"
 
-// Operations that are formulas of others: values by hand, gradients and second gradients by differences.
+// Operations that are formulas of others: values by hand, first and second gradients by differences.
 namespace ebb {
 namespace {
 
@@ -162,7 +162,7 @@ TEST(PairwiseDistance, IsTheNormOfEveryDifference) {
                    {numbers({2, 3}), numbers({2, 3}, 1)});
 }
 
-// Windows of every kind: of one size and not, short and long, along either axis or both.
+// Windows of every kind: of equal or different sizes, short and long, along either axis or both.
 TEST(AdaptiveAvgPool, IsTheMeanOfEveryWindow) {
   const auto first = [](std::int64_t i, std::int64_t n, std::int64_t outputs) { return i * n / outputs; };
   const auto last = [](std::int64_t i, std::int64_t n, std::int64_t outputs) {
@@ -332,7 +332,7 @@ TEST(ScatterReduce, CombinesWhatMeetsAtAPlace) {
                      {numbers({3}), numbers({4}, 1)});
 }
 
-// Runs of every length, and zeros, of which the gradient is the product of the others.
+// Runs of every length, and zeros, whose gradient is the product of the others.
 TEST(ScatterReduce, ProductsOfLongRunsWithZeros) {
   const Tensor at = integers({1, 0, 1, 1, 3, 1, 0, 1, 1, 3}), src = row({2, 3, 0, 4, 5, 6, 7, 2, 3, 2});
   expect_values(scatter_reduce(row({1, 1, 9, 1}), 0, at, src, "prod"), {21, 0, 9, 10});
@@ -478,7 +478,7 @@ TEST(Volumes, TransposedConvolutionIsTheAdjoint) {
   EXPECT_THROW_MESSAGE(conv_transpose3d(x, w), "does not fit a weight of shape");
 }
 
-// Along the depth alone, plane k of position d lands at d·stride + k·dilation: each laid there by itself.
+// Along the depth only, plane k of position d lands at d·stride + k·dilation: each placed separately.
 TEST(Volumes, TransposedPlanesLandWhereTheyShould) {
   const Tensor x = numbers({2, 1, 4, 2, 3});
   for (std::int64_t taps : {1, 2, 3, 4, 5}) {

@@ -10,7 +10,7 @@
 namespace ebb {
 namespace {
 
-// sin of a square: a plain wave would make matrices of rank 2.
+// sin of a square: a plain wave would give matrices of rank 2.
 Tensor full_rank_numbers(const Shape& shape) {
   return reshape(sin(square(arange(0, shape.numel(), 1, DType::f64) + 1.3) * 0.7), shape).eval();
 }
@@ -86,7 +86,7 @@ TEST(Pinv, SolvesInTheSenseOfLeastSquares) {
   EXPECT_THROW_MESSAGE(lstsq(a, full_rank_numbers({4})), "do not fit");
 }
 
-// LAPACK goes round for ever on some of them.
+// LAPACK iterates forever on some of them.
 TEST(Decompositions, RefuseMatricesThatAreNotFinite) {
   for (const double bad : {kInf, -kInf, kNaN}) {
     for (std::size_t at = 0; at < 12; ++at) {
@@ -96,7 +96,7 @@ TEST(Decompositions, RefuseMatricesThatAreNotFinite) {
       EXPECT_THROW_MESSAGE(svd(a), "svd: matrix 1 of shape [2, 3, 4] has NaNs or infinities");
       EXPECT_THROW_MESSAGE(pinv(a), "has NaNs or infinities");
       const Tensor square = narrow(a, -1, 0, 3);
-      if (at % 4 == 3 || at % 4 > at / 4) {  // beside it, and above the diagonal, which eigh does not look at
+      if (at % 4 == 3 || at % 4 > at / 4) {  // next to it, and above the diagonal, which eigh does not read
         EXPECT_NO_THROW(eigh(square));
       } else {
         EXPECT_THROW_MESSAGE(eigh(square), "eigh: matrix 1 of shape [2, 3, 3] has NaNs or infinities");

@@ -10,7 +10,7 @@
 #include "ops/distance_nodes.h"
 #include "ops/values.h"
 
-// cdist and pdist of every p, dtype and layout, and at the ends of their ranges. The table walks the calls themselves.
+// cdist and pdist for every p, dtype and layout, and at the ends of their ranges. The table tests the calls themselves.
 namespace ebb {
 namespace {
 
@@ -48,7 +48,7 @@ TEST(Cdist, OfBatchesThatBroadcast) {
                        "cdist: needs rows of equal length, [..., m, k] and [..., n, k], got shapes [3, 4] and [3, 5]");
 }
 
-// Differences are formed before they are squared: far from the origin products of f32 would have no digit.
+// Differences are formed before they are squared: far from the origin products of f32 would have no correct digit.
 TEST(Cdist, OfF32HasTheDigitsOfF32) {
   for (const double p : {1.0, 2.0}) {
     for (const double offset : {0.0, 1000.0}) {
@@ -97,7 +97,7 @@ TEST(Cdist, OfRowsThatAreNotFinite) {
   EXPECT_TRUE(std::isnan(cdist(from_data<float>({inf}, {1, 1}), from_data<float>({inf}, {1, 1})).item<double>()));
 }
 
-// Squares that leave the range of their type, beside others that do not: of the call, where a device prefers formulas.
+// Squares that leave the range of their type, next to others that do not: by the call, where formulas are preferred.
 TEST(Distances, OfNumbersWhoseSquaresOverflowOrVanish) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     for (const double size :
@@ -169,7 +169,7 @@ TEST(Pdist, RefusesWhatIsNotAMatrix) {
   EXPECT_THROW_MESSAGE(pdist(ones({2, 3}), -1), "pdist: needs a matrix and p >= 0, got shape [2, 3] and p = -1");
 }
 
-// Operands that are on no device when they are called end up wherever the result is used.
+// Operands on no device are computed wherever the result is used.
 TEST(Cdist, OfNumbersOnNoDevice) {
   const Tensor x = reshape(arange(0, 6, 1, DType::f32), {3, 2}), here = cast(point_numbers({3, 3}), DType::f32).eval();
   const Tensor want = reshape(

@@ -71,7 +71,7 @@ TEST(Selection, MaximumAndClampKeepNaN) {
   EXPECT_THROW_MESSAGE(clamp(row({1}), {}, {}), "give a lower bound");
 }
 
-// As many of these as make a formula worth rewriting.
+// Enough of these to make a formula worth rewriting.
 std::vector<double> many(const std::vector<double>& few) {
   std::vector<double> all;
   while (all.size() < 10000) all.insert(all.end(), few.begin(), few.end());
@@ -94,7 +94,7 @@ TEST(Sign, TimesANumberIsTheProduct) {
   }
 }
 
-// Signs and factors that are moved to where they cost less change no bit of the result.
+// Signs and factors moved to where they cost less change no bit of the result.
 TEST(Sign, MovesWithoutATrace) {
   const double inf = std::numeric_limits<double>::infinity();
   const std::vector<double> xs = many({0.0, -0.0, 1.25, -2.5, inf, -inf}), ys = many({-0.0, 0.0, 3.0, 2.5, inf, inf});

@@ -8,7 +8,7 @@
 
 #include "ebb/ops.h"
 
-// Holds a gradient rule against central differences of its operation, in f64 and with a cotangent that is not constant.
+// Compares a gradient rule with central differences of its operation, in f64 and with a cotangent that is not constant.
 namespace ebb::testing {
 
 using Function = std::function<Tensor(const Tensor&)>;

@@ -22,7 +22,7 @@ struct Format {
 };
 constexpr Format kE4M3{3, 7, 448}, kE5M2{2, 15, 57344};
 
-// A line divided by the least power of two that makes its elements fit, rounded to the nearest number of the format.
+// A line divided by the smallest power of two that makes its elements fit, rounded to the nearest number of the format.
 Numbers rounded(const Numbers& line, const Format& f) {
   double most = 0;
   for (const double x : line) most = std::max(most, std::fabs(x));
@@ -53,7 +53,7 @@ struct Matrix {
 };
 Matrix matrix_of(const Tensor& t) { return {t.size(0), t.size(1), t.to_vector<double>()}; }
 
-// a·bᵀ of these lines; where a format is given, of rounded ones.
+// a·bᵀ of these lines; of rounded ones if a format is given.
 Matrix product(const Matrix& a, const Matrix& b, const Format* of_a = nullptr, const Format* of_b = nullptr) {
   Matrix c{a.rows, b.rows, {}};
   std::vector<Numbers> right;
@@ -89,7 +89,7 @@ double share_of_bound(const Matrix& found, const Matrix& a, const Matrix& b, DTy
   return worst;
 }
 
-// Numbers of many magnitudes: some lines have elements that vanish beside their largest.
+// Numbers of many magnitudes: some lines have elements that are negligible next to their largest.
 Tensor spread(const Shape& shape, double width, DType dtype) {
   return cast(randn(shape) * exp(width * randn(shape)), dtype).eval();
 }
@@ -125,7 +125,7 @@ TEST(Fp8, ErrorStaysWithinTheBound) {
   }
 }
 
-// The bound is not met by being far too large: some element comes near, and exact factors have no error.
+// The bound is not trivially large: some element comes near, and exact factors have no error.
 TEST(Fp8, BoundIsNearWhatHappens) {
   const Tensor x = full({1, 64}, 17.0), w = full({16, 64}, 1.0625);  // both halfway between two numbers
   const Matrix y = matrix_of(fp8_linear(x, w));

@@ -86,7 +86,7 @@ TEST_F(GridSample, GradientsAreDifferencesToTheSecondOrder) {
   }
 }
 
-// The third derivative of a cubic to its points, by differences of the second.
+// The third derivative of a cubic by its points, by differences of the second.
 TEST_F(GridSample, ThirdDerivativesAreDifferencesOfTheSecond) {
   const Tensor x = image_numbers({1, 1, 5, 5});
   const GridSampleOptions cubic{.mode = "bicubic"};
@@ -135,7 +135,7 @@ TEST_F(GridSample, NanStaysAndInfinityIsFarOutside) {
       expect_values(at(kInf, -kInf), {mirrored ? kNaN : zeros ? 0 : 2}, 1e-5);
       expect_values(at(-kInf, kInf), {mirrored ? kNaN : zeros ? 0 : 3}, 1e-5);
       expect_values(at(-3e30, -3e30), {mirrored ? at(-3e30, -3e30).to_vector<double>()[0] : zeros ? 0 : 1}, 1e-5);
-      // No gradient goes anywhere but where it was read.
+      // Gradients go only to elements that were read.
       const Tensor image = variable(cast(x, dtype));
       const Tensor y = grid_sample(image, cast(reshape(row({kNaN, 0, 1e30, 0}), {1, 1, 2, 2}), dtype), o);
       for (const double g : backward(sum(y))[image].to_vector<double>()) EXPECT_TRUE(std::isfinite(g)) << text_of(o);

@@ -13,13 +13,13 @@
 #include "ebb/ops/numbers.h"
 #include "graph/op_table.h"
 
-// Formulas of halves are computed in f32 and rounded once: the result is, to the bit, what the same numbers give in
+// Formulas of halves are computed in f32 and rounded once: the result equals, to the bit, that of the same numbers in
 // f32, rounded.
 namespace ebb {
 namespace {
 
 struct Formula {
-  const char* name;  // the row of the op table, or a function made of several
+  const char* name;  // the row of the op table, or a function composed of several
   std::function<Tensor(const std::vector<Tensor>&)> call;
   int operands = 1;
   double low = -3, high = 3;
@@ -108,7 +108,7 @@ TEST(Halves, EveryFormulaIsRoundedOnce) {
     for (const Formula& f : formulas()) {
       std::vector<Tensor> narrow_operands, wide_operands;
       for (int k = 0; k < f.operands; ++k) {
-        // 32 numbers that lie nowhere in particular
+        // 32 numbers without a pattern
         const Tensor wave = sin(arange(0, 32, 1, DType::f32) * (1.7 + 0.9 * k) + 0.3 * k);
         const Tensor x = reshape(f.low + (f.high - f.low) * (0.5 + 0.5 * wave), {4, 8});
         narrow_operands.push_back(cast(x, half).eval());
@@ -122,7 +122,7 @@ TEST(Halves, EveryFormulaIsRoundedOnce) {
   }
 }
 
-// A formula that joins the table has to join the test.
+// A formula that is added to the table must be added to the test.
 TEST(Halves, EveryFormulaOfTheTableIsHeldToOneRounding) {
   const std::set<std::string> not_formulas{"variable", "track", "stop_gradient", "depend", "custom", "formula"};
   std::set<std::string> held;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Rules are graph again: the first three derivatives of every operation with a rule of its own, each against central
-// differences of the one before.
+// Rules are graphs themselves: the first three derivatives of every operation with a rule of its own, each against
+// central differences of the previous one.
 #include <string>
 
 #include "ebb/autograd.h"

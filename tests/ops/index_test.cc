@@ -101,9 +101,9 @@ TEST(IndexBackward, AgreesWithDifferences) {
                   x);
 }
 
-// The number and its place are also read by a sweep that has no elements.
+// The number and its place are also read by a sweep without elements.
 TEST(IndexBackward, IsComputedBesideATensorOfNothing) {
-  for (int k = 0; k < 8; ++k) full({5}, 7 + k).eval();  // what memory that is not written would show
+  for (int k = 0; k < 8; ++k) full({5}, 7 + k).eval();  // makes unwritten memory show
   const Tensor one = full({}, 1.0).eval(), s = one + 1, nothing = s / zeros({16, 0, 5}).eval();
   const Tensor placed = gather_backward(reshape(s, {1}), {5}, 0, cast(reshape(s, {1}), DType::i64));
   eval({nothing, placed});

@@ -11,7 +11,7 @@ using testing::expect_gradient;
 using testing::expect_shape_and_values;
 using testing::some;
 
-// Symmetric and positive definite, also when a single element of x is moved: A = (X·Xᵀ) + 2·I.
+// Symmetric and positive definite, even when a single element of x is varied: A = (X·Xᵀ) + 2·I.
 Tensor positive(const Tensor& x) { return matmul(x, transpose(x, -2, -1)) + 2 * eye(x.size(-1), {}, x.dtype()); }
 
 TEST(Linalg, MatmulOfEveryRank) {
@@ -96,13 +96,13 @@ TEST(Linalg, FactorisationsSolveTheirEquations) {
   EXPECT_THROW_MESSAGE(cholesky(-a).eval(), "cholesky");
 }
 
-// Numbers between -1/2 and 1/2 without an order in them.
+// Numbers between -1/2 and 1/2 without a pattern.
 Tensor scattered(const Shape& shape) {
   const Tensor i = arange(shape.numel());
   return reshape(cast(remainder(7919 * i + remainder(31 * i * i, 997), 10007), DType::f64) / 10007 - 0.5, shape);
 }
 
-// Matrices that are factored here and those that LAPACK factors, many of them, with zeros where pivots would be.
+// Matrices factored here and those that LAPACK factors, many of them, with zeros in pivot positions.
 TEST(Linalg, BatchesOfEverySmallSize) {
   for (std::int64_t n = 1; n <= 10; ++n) {
     SCOPED_TRACE(n);

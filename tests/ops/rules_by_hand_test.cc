@@ -6,7 +6,7 @@
 #include "expect_error.h"
 #include "ops/values.h"
 
-// NAME_backward(grad, ...) is what the backward pass computes, also where operands were broadcast.
+// NAME_backward(grad, ...) matches the backward pass, also where operands were broadcast.
 namespace ebb {
 namespace {
 
@@ -117,7 +117,7 @@ TEST(RulesByHand, OfElementsAreThoseOfTheBackwardPass) {
   });
 }
 
-// Bounds that are tensors have gradients of their own.
+// Tensor bounds have gradients of their own.
 TEST(RulesByHand, OfShapesAreThoseOfTheBackwardPass) {
   manual_seed(13);
   const Tensor a = drawn_numbers({2, 3, 4}), b = drawn_numbers({2, 5, 4}), row = drawn_numbers({1, 4});

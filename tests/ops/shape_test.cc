@@ -71,10 +71,10 @@ TEST(Shape, RowsOfFewElementsAreJoinedAndPadded) {
   }
 }
 
-// A total of no elements is still one number: it is computed although the dimensions that were dropped have none.
+// A total over no elements is still one number: it is computed although the dropped dimensions have none.
 TEST(Shape, ReshapeOfNothingDropsDimensionsOfAnySize) {
   for (const Shape& shape : {Shape({0, 3, 0}), Shape({0, 3}), Shape({3, 0})}) {
-    for (int k = 0; k < 8; ++k) full({1}, 7 + k).eval();  // what memory that is not written would show
+    for (int k = 0; k < 8; ++k) full({1}, 7 + k).eval();  // makes unwritten memory show
     const Tensor x = zeros(shape, DType::f32).eval(), y = exp(x);
     const Tensor product = prod(reshape(y, {0})), total = sum(reshape(y, {0}));
     const Tensor reader = cast(product <= y, DType::f32) + total;

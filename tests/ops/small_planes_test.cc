@@ -6,12 +6,12 @@
 
 #include "ebb/ebb.h"
 
-// Pools of many planes whose lines are shorter than a vector take them side by side: the bits are those of a few planes
-// at a time, which are taken one by one.
+// Pools of many planes whose lines are shorter than a vector process them side by side: bit-identical to a few planes
+// at a time, which are processed one by one.
 namespace ebb {
 namespace {
 
-constexpr std::int64_t kFew = 5;  // planes that are not worth it
+constexpr std::int64_t kFew = 5;  // planes, too few to be worthwhile
 
 template <class Pool>
 Tensor by_few_planes(const Tensor& x, Pool pool) {
@@ -21,7 +21,7 @@ Tensor by_few_planes(const Tensor& x, Pool pool) {
   return cat(parts, 0);
 }
 
-// Planes [n, 1, h, w]: with equal elements, and a few that are not numbers.
+// Planes [n, 1, h, w]: with equal elements, and a few NaNs.
 Tensor planes(std::int64_t n, std::int64_t h, std::int64_t w, DType dtype) {
   const Tensor i = arange(n * h * w), number = cast(remainder(37 * i, 101), DType::f64) - 50.25;
   const Tensor x = where(remainder(i, 97) == 5, std::numeric_limits<double>::quiet_NaN(), number);

@@ -12,7 +12,7 @@
 #include "ebb/random.h"
 #include "expect_error.h"
 
-// Mixed precision: halves compute, f32 keeps, and a step that overflowed is as if it had not been.
+// Mixed precision: halves compute, f32 stores, and a step that overflowed has no effect.
 namespace ebb {
 namespace {
 

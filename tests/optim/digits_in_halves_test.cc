@@ -9,19 +9,19 @@
 #include "ebb/optim.h"
 #include "ebb/random.h"
 
-// Digits are read as well in halves as in f32, and a batch that overflows does no harm.
+// Digits are recognised as well in halves as in f32, and a batch that overflows does no harm.
 namespace ebb {
 namespace {
 
 struct Outcome {
-  double accuracy;  // in per cent
+  double accuracy;  // per cent
   std::int64_t steps, skipped;
   double scale;
 };
 
 constexpr int kSteps = 300;
 
-// At `overflow` the pictures are so bright that f16 has no number for them.
+// At step `overflow` the pictures are so bright that f16 overflows.
 Outcome train(DType compute, const Digits& digits, const Digits& test, int overflow = -1) {
   manual_seed(5);
   nn::Sequential model{nn::Linear(784, 64), nn::Relu{}, nn::Linear(64, 10)};

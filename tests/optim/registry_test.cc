@@ -57,7 +57,7 @@ TEST(OptimizerRegistry, MakesWhatTheConstructorsMake) {
   expect_same<Lamb>("lamb", {{"eps", 0.1}, {"weight_decay", 0.2}}, LambOptions{.eps = 0.1, .weight_decay = 0.2});
 }
 
-// Written out, the defaults of the registry are those of the constructors; and every option is handed on.
+// Written out, the registry's defaults are those of the constructors; and every option is passed on.
 TEST(OptimizerRegistry, EveryOptionCounts) {
   for (const OptimizerInfo& info : optimizer_registry()) {
     OptionValues defaults;

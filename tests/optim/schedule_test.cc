@@ -6,7 +6,7 @@
 #include "expect_error.h"
 #include "golden_numbers.h"
 
-// Learning rates step by step, as torch.optim.lr_scheduler gives them.
+// Learning rates step by step, as in torch.optim.lr_scheduler.
 namespace ebb {
 namespace {
 

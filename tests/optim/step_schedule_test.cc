@@ -57,13 +57,13 @@ struct Pictures {
   }
 };
 
-// The mean over positions fits into no sweep with the norm before it. That must not keep either from what it does fit
-// with.
+// The mean over positions fits into no sweep with the preceding norm. That must not keep either out of sweeps that it
+// does fit.
 TEST(StepSchedule, ANormWithItsReluIsOneSweepAlsoBeforeAMeanOfOtherAxes) {
   const std::string text = schedule_of_a_later_step(Pictures{}, Sgd({.momentum = 0.9}), {4, 3, 32, 32});
   EXPECT_EQ(count(text, "rsqrt"), 2) << text;
   EXPECT_EQ(count(text, "sweep "), 14) << text;
-  // One of the two relus alone may be made again for its gradient, where that is quicker than reading it: on a GPU.
+  // Only one of the two relus may be recomputed for its gradient, where that is faster than reading it: on a GPU.
   int norms_with_relu = 0;
   for (std::size_t at = text.find("rsqrt"); at != std::string::npos; at = text.find("rsqrt", at + 1))
     norms_with_relu += count(text.substr(at, text.find("sweep ", at) - at), "maximum") == 1;
@@ -76,8 +76,8 @@ TEST(StepSchedule, TheGradientOfWeightsLiesAsTheWeightsDo) {
   EXPECT_EQ(count(text, "call matmul f32[10, 8] f32[8, 32] -> f32[10, 32]"), 1) << text;
 }
 
-// The caller's Gradients live until the step is done. A bias's gradient that is not computed by itself would keep the
-// cotangents it is the sum of, one for each layer.
+// The caller's Gradients live until the step is done. A bias's gradient that is not computed separately would keep its
+// summands, the cotangents, one for each layer.
 TEST(StepSchedule, GradientsThatTheCallerHoldsKeepNoActivations) {
   constexpr std::int64_t kRows = 4096, kWidth = 16, kLayers = 12;
   std::vector<nn::Linear> layers;
@@ -94,7 +94,7 @@ TEST(StepSchedule, GradientsThatTheCallerHoldsKeepNoActivations) {
   const std::size_t before = memory_stats(default_device()).live;
   rule.step(layers, backward(loss()));
   const std::size_t activation = kRows * kWidth * sizeof(float);
-  // A checkpoint keeps one activation a layer; the pass itself holds a few more.
+  // A checkpoint keeps one activation per layer; the pass itself holds a few more.
   EXPECT_LT(memory_stats(default_device()).peak - before, (kLayers + 8) * activation);
 }
 

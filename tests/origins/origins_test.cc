@@ -5,7 +5,7 @@
 #include "expect_error.h"
 #include "graph/origin.h"
 
-// Errors of the data name the line that built the operation. This file is compiled with debugging information.
+// Data-dependent errors name the line that built the operation. This file is compiled with debugging information.
 namespace ebb {
 namespace {
 

@@ -7,7 +7,7 @@
 #include "run_program.h"
 #include "scratch_folder.h"
 
-// `ebb convert` keeps every number, and refuses what would lose some.
+// `ebb convert` keeps every number, and refuses lossy conversions.
 namespace ebb {
 namespace {
 

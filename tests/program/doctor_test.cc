@@ -42,8 +42,8 @@ TEST(DoctorCommand, NamesTheFolderOfKernels) {
   EXPECT_NE(cache("XDG_CACHE_HOME= HOME=").find("set XDG_CACHE_HOME or HOME"), std::string::npos);
 }
 
-// docs/environment.md has every variable that the sources read: what src asks of the system, and whatever is called
-// EBB_.
+// docs/environment.md lists every variable that the sources read: those that src requests from the system, and all
+// whose names begin with EBB_.
 TEST(Environment, EveryVariableIsOnThePage) {
   const fs::path root = fs::path(__FILE__).parent_path().parent_path().parent_path();
   const std::string page = read_whole((root / "docs/environment.md").string());

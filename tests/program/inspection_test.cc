@@ -17,7 +17,7 @@
 #include "scratch_folder.h"
 #include "text_table.h"
 
-// The commands that look at things: losses, ops, gradcheck, plot, info, bench, completion.
+// The inspecting commands: losses, ops, gradcheck, plot, info, bench, completion.
 namespace ebb {
 namespace {
 
@@ -179,7 +179,7 @@ TEST(BenchCommand, MeasuresAndItsOutputParses) {
   for (const json& row : result["rows"]) EXPECT_GT(row["rate"], 0) << row;
 }
 
-// Asks bash what it would offer after these words, the last of which is being typed.
+// Returns what bash would offer after these words, the last of which is being typed.
 std::vector<std::string> offered(const std::string& script, const std::string& words, int count) {
   const std::string ask = "source " + script + "; COMP_WORDS=(" + words + "); COMP_CWORD=" + std::to_string(count - 1) +
                           "; _ebb; printf '%s\\n' \"${COMPREPLY[@]}\"";

@@ -9,7 +9,7 @@
 #include "run_program.h"
 #include "scratch_folder.h"
 
-// `ebb loss` from files is the loss in the program, and says what is wrong with its words and files.
+// `ebb loss` from files equals the loss in the program, and reports errors in its words and files.
 namespace ebb {
 namespace {
 

@@ -10,13 +10,13 @@
 #include "run_program.h"
 #include "scratch_folder.h"
 
-// Where results go: files, pipes, devices, and what happens when they do not get there.
+// Destinations of results: files, pipes, devices, and failures to reach them.
 namespace ebb {
 namespace {
 
 namespace fs = std::filesystem;
 
-// A command line of a shell, in which $EBB is the program.
+// A shell command line, in which $EBB is the program.
 ProgramResult shell(const std::string& line) {
   return run_program({"/bin/sh", "-c", "EBB='" EBB_PROGRAM "'; " + line});
 }
@@ -46,7 +46,7 @@ TEST_F(Output, ALostResultIsAFailure) {
   }
 }
 
-// The next file that is opened would otherwise be number 1, and results be printed into it.
+// The next file opened would otherwise be number 1, and results be printed into it.
 TEST_F(Output, AClosedStandardOutputIsAFailure) {
   const ProgramResult r = shell(mse + " --out " + scratch / "y.npy >&-");
   EXPECT_EQ(r.code, 1);
@@ -68,7 +68,7 @@ TEST_F(Output, PipesAndDevicesAreWrittenAndNotReplaced) {
   ASSERT_EQ(shell(mse + " --out /dev/null").code, 0);
   EXPECT_EQ(fs::status("/dev/null").type(), fs::file_type::character);
 
-  // Appended to what was there, and followed by what comes after.
+  // Appended to the previous contents, and followed by later output.
   const std::string all = scratch / "all";
   ASSERT_EQ(shell("(printf begin; $EBB plot mse_loss --out /dev/stdout; printf end) > " + all).code, 0);
   const std::string text = read_whole(all);

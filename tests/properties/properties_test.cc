@@ -7,7 +7,7 @@
 #include "io/sample_tensors.h"
 #include "scratch_folder.h"
 
-// Laws that hold for all inputs, tried with random ones; RapidCheck makes what fails small. RC_PARAMS=max_success=10000
+// Laws that hold for all inputs, tried with random ones; RapidCheck minimises failures. RC_PARAMS=max_success=10000
 // tries more.
 namespace ebb {
 namespace {

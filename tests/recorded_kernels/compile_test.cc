@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The kernels that the tests of operations, losses and networks write down (EBB_RECORD_KERNELS) compile for each kind
-// of GPU. There are tens of thousands, 0.03 s of a core each: one of 32 is compiled, or with EBB_COMPILE_EVERY=1 all of
-// them. What NVRTC took before is not compiled again: a list of it is kept in the build folder.
+// The kernels recorded by the tests of operations, losses and networks (EBB_RECORD_KERNELS) compile for each kind of
+// GPU. There are tens of thousands, 0.03 s of a core each: one in 32 is compiled, or with EBB_COMPILE_EVERY=1 all of
+// them. Kernels that compiled before are skipped: a list of them is kept in the build folder.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -14,7 +14,7 @@
 #include "graph/formula.h"
 #include "schedule/graphs.h"
 
-// Formulas that are one node: what they give, and when they are none.
+// Formulas that are one node: their results, and when they are not one node.
 namespace ebb {
 namespace {
 
@@ -113,8 +113,8 @@ TEST(Fold, TheNodesAreNotMadeAgain) {
   }
 }
 
-// A plan merges equal numbers, and its key says which are equal. That of a formula as a node knows nothing of those
-// that the formula brings along.
+// A plan merges equal numbers, and its key says which are equal. That of a formula as one node does not cover the
+// formula's own numbers.
 TEST(Fold, NumbersThatEqualOnesOfAFormulaChangeNothing) {
   const Tensor x = leaf({3, 5});
   const auto f = [&](double factor) { return relu6(x * 4) * factor; };
@@ -186,10 +186,10 @@ TEST(Fold, TheScheduleIsThatOfTheNodes) {
 TEST(Fold, WalksThroughTheGraphMakeTheNodes) {
   const Tensor x = leaf({3, 4});
   for (int call = 0; call < 3; ++call) mean(x, 1).eval(), logcumsumexp(x, 0).eval();
-  // Where elements lie is asked before they are computed.
+  // The layout of elements is queried before they are computed.
   const Tensor y = logcumsumexp(x, 0);
   EXPECT_EQ(bits(contiguous(transpose(y, 0, 1))), bits(transpose(logcumsumexp(x, 0), 0, 1)));
-  // Rows of a Jacobian are copies of a graph in which what nobody differentiates is one node.
+  // Rows of a Jacobian are copies of a graph in which undifferentiated parts are one node.
   const auto f = [&](const Tensor& t) { return t * mean(x, 1, true) + exp(t); };
   const Tensor expected = reshape(diag(reshape(mean(x, 1, true) + exp(x), {12})), {3, 4, 3, 4});
   const std::vector<double> a = jacobian(Function(f), x).to_vector(), b = expected.to_vector();
@@ -224,8 +224,8 @@ TEST(Fold, ThreadsShareFormulas) {
   }
 }
 
-// What is read from another tensor's memory has no place in such a plan: the nodes are made again, and next time at
-// once.
+// Values read from another tensor's memory have no place in such a plan: the nodes are expanded, and next time
+// immediately.
 TEST(Fold, FormulasWhosePlanNeedsTheirNodesHaveThem) {
   const Tensor x = leaf({2, 8});
   const auto of_slices = [&] {

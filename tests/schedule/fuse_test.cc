@@ -103,7 +103,7 @@ TEST(Delay, ASweepWhoseLargeValuesALaterOneReadsRunsWithIt) {
   EXPECT_FALSE(f.place(Op::exp).in_memory);
 }
 
-// Rounds that let whole groups wait end with three sweeps here. One more group that waits makes it two.
+// Rounds that delay whole groups end with three sweeps here. Delaying one more group makes it two.
 TEST(Delay, GoesOnWhileAStepSavesBytes) {
   const Tensor x = variable(leaf({5, 4})), target = variable(leaf({5, 4})), weight = variable(leaf({5, 4}));
   const Tensor loss = mse_loss(x, target, {.weight = weight});
@@ -130,7 +130,7 @@ TEST(Reductions, OfATransposedViewAreOfColumns) {
   EXPECT_EQ(post(sum(transpose(x, 0, 1), 0)), Post::no);
   EXPECT_EQ(post(sum(x, 0)), Post::column);
   EXPECT_EQ(post(sum(x, 1)), Post::no);
-  EXPECT_EQ(post(sum(transpose(batch, 1, 2), 2)), Post::no);  // of neither the first nor the last numbers
+  EXPECT_EQ(post(sum(transpose(batch, 1, 2), 2)), Post::no);  // over neither the first nor the last numbers
   EXPECT_EQ(post(sum(transpose(small, 0, 1), 1)), Post::no);  // stays in the caches
   EXPECT_EQ(Fused({sum(transpose(x, 0, 1), 1)}).place(Op::sum).post, Post::no);
 }

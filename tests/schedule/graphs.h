@@ -9,7 +9,7 @@
 #include "schedule/fuse.h"
 #include "schedule/plan.h"
 
-// What the passes of the schedule make of a few tensors, without running anything.
+// Results of the schedule's passes on a few tensors, without running anything.
 namespace ebb::testing {
 
 inline Tensor leaf(const Shape& shape) { return randn(shape).eval(); }
@@ -59,7 +59,7 @@ struct Fused {
     }
     return bytes;
   }
-  // Where the only value of this operation went.
+  // The placement of the only value of this operation.
   const Placement& place(Op op) const {
     for (std::size_t v = 0; v < graph.values.size(); ++v) {
       if (graph.values[v].op == op && !graph.values[v].is_leaf) return fusion.places[v];
@@ -69,7 +69,7 @@ struct Fused {
   }
 };
 
-// The values that the roots need: what a rewrite has left behind stays in the list.
+// The values that the roots need: those orphaned by a rewrite stay in the list.
 inline std::vector<const Value*> live(const ValueGraph& g) {
   std::vector<char> needed(g.values.size(), 0);
   for (std::int32_t r : g.roots) needed[static_cast<std::size_t>(r)] = 1;

@@ -3,7 +3,7 @@
 
 #include "schedule/graphs.h"
 
-// Steps in order, and when memory comes and goes.
+// The order of steps, and when memory is allocated and freed.
 namespace ebb {
 namespace {
 

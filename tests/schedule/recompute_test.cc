@@ -3,7 +3,7 @@
 
 #include "schedule/graphs.h"
 
-// Values that sweeps recompute rather than keep, where special functions are cheap beside memory.
+// Values that sweeps recompute rather than keep, where special functions are cheap relative to memory.
 namespace ebb {
 namespace {
 
@@ -45,7 +45,7 @@ TEST(Recompute, NothingInF32IsKeptForTheGradientOfGelu) {
 
 TEST(Recompute, AsMuchAsItSaves) {
   const Tensor x = half({256, 256}), y = half({256, 256}), z = half({256, 256});
-  // Two sweeps read exp(x): one more reads x as well than reads exp(x).
+  // Two sweeps read exp(x): one more can read x instead.
   const Tensor e = exp(x);
   const auto roots = [](const Tensor& e) {
     return std::vector<Tensor>{matmul(e * 2.0, e * 3.0), matmul(cumsum(e * 5.0, 0) * e, e + 1.0)};
@@ -57,7 +57,7 @@ TEST(Recompute, AsMuchAsItSaves) {
   const Tensor s = x * y + z;
   const std::vector<Tensor> three{cumsum(square(s), 0) * s};
   EXPECT_EQ(Fused(three, kCheap).written(), Fused(three, kNever).written());
-  // A function that is dear: no.
+  // An expensive function: no.
   const std::vector<Tensor> dear{cumsum(e + 1.0, 0) * e};
   EXPECT_EQ(Fused(dear, 100).written(), Fused(dear, kNever).written());
   EXPECT_LT(Fused(dear, 1).written(), Fused(dear, kNever).written());
@@ -68,8 +68,8 @@ TEST(Recompute, SmallValuesAreKept) {
   EXPECT_EQ(Fused({cumsum(e + 1.0, 0) * e}, 1).written(), Fused({cumsum(e + 1.0, 0) * e}, kNever).written());
 }
 
-// A layer more takes as many sweeps more, however many there are: in each of them the parts of the backward pass that
-// wait for the layer above find their sweep.
+// Each further layer takes the same number of sweeps, however many there are: in each of them the parts of the backward
+// pass that wait for the layer above find their sweep.
 TEST(Recompute, DeepNetworksAreScheduledLikeShallowOnes) {
   const auto sweeps = [](int depth, int bytes_of_a_function) {
     std::vector<Layer> layers(static_cast<std::size_t>(depth));

@@ -44,7 +44,7 @@ TEST(Simplify, WorkThatChangesNothingVanishes) {
   // One is one in every dtype: the cotangent of a loss of halves.
   const Tensor half = cast(x, DType::bf16), one = cast(cast(ones({}, DType::bf16), DType::f32), DType::bf16);
   EXPECT_EQ(count(simplified({one * half}), Op::mul), 0u);
-  // What was widened is what it was; what was rounded is not.
+  // Widening and rounding back is the identity; rounding and widening is not.
   EXPECT_EQ(count(simplified({cast(cast(half, DType::f32), DType::bf16)}), Op::cast), 1u);
   EXPECT_EQ(count(simplified({cast(cast(half, DType::f64), DType::bf16)}), Op::cast), 1u);
   EXPECT_EQ(count(simplified({cast(half, x.dtype())}), Op::cast), 2u);
@@ -56,10 +56,10 @@ TEST(Simplify, PartsThatAreJoinedAgainAreNotCopied) {
   const auto part = [](const Tensor& t, int axis, int first, int count) { return narrow(t, axis, first, count); };
   EXPECT_EQ(count(simplified({cat({part(x, 0, 0, 1), part(x, 0, 1, 2)}, 0)}), Op::cat), 0u);
   EXPECT_EQ(count(simplified({cat({part(x, 1, 0, 1), part(x, 1, 1, 2), part(x, 1, 3, 1)}, 1)}), Op::cat), 0u);
-  // Parts as a call leaves them and another wants them: with an axis divided in between.
+  // Parts as one call writes them and another wants them: with an axis divided in between.
   const Tensor left = reshape(part(x, 1, 0, 2), {3, 2, 1}), right = reshape(part(x, 1, 2, 2), {3, 2, 1});
   EXPECT_EQ(count(simplified({cat({reshape(left, {3, 2}), reshape(right, {3, 2})}, 1)}), Op::cat), 0u);
-  // In another order, not all of it, along another axis, of two tensors, backwards.
+  // In another order, incomplete, along another axis, of two tensors, backwards.
   EXPECT_EQ(count(simplified({cat({part(x, 1, 1, 3), part(x, 1, 0, 1)}, 1)}), Op::cat), 1u);
   EXPECT_EQ(count(simplified({cat({part(x, 1, 0, 1), part(x, 1, 1, 2)}, 1)}), Op::cat), 1u);
   EXPECT_EQ(count(simplified({cat({part(x, 1, 0, 1), part(x, 1, 2, 2), part(x, 1, 1, 1)}, 1)}), Op::cat), 1u);
@@ -71,7 +71,7 @@ TEST(Simplify, PartsThatAreJoinedAgainAreNotCopied) {
       count(simplified({cat({part(transpose(x, 0, 1), 0, 0, 2), part(transpose(x, 0, 1), 0, 2, 2)}, 0)}), Op::cat), 1u);
 }
 
-// f32 is not written to be read in another shape where the half it comes from can be.
+// f32 is not written for reading in another shape if the half it comes from can be read so.
 TEST(Simplify, HalvesAreWidenedByWhoReadsThem) {
   const Tensor half = cast(exp(leaf({6, 4})), DType::bf16), wide = cast(half, DType::f32);
   for (const Tensor& t : {sum(reshape(wide, {3, 8}), 1), sum(narrow(wide, 0, 1, 3), 1)}) {
@@ -141,7 +141,7 @@ TEST(Simplify, APickFromOneColumnIsACall) {
 }
 
 TEST(Simplify, CallsReadMemory) {
-  // A product of ones that nobody has written: they are written first.
+  // A product of ones that are not in memory: they are written first.
   const ValueGraph g = simplified({matmul(ones({3, 4}), leaf({4, 2}))});
   for (const Value* v : live(g)) {
     if (v->op != Op::matmul) continue;

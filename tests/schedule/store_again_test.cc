@@ -57,7 +57,7 @@ TEST(StoreAgain, AnotherLayerHoldsNoActivation) {
   const std::int64_t more = peak(6, kRows) - peak(5, kRows);
   EXPECT_GE(more, kActivation);
   EXPECT_LT(more, 11 * kActivation / 4);
-  // Half of the rows are not worth it: the activation, too.
+  // With half of the rows it is not worthwhile: the activation is held, too.
   EXPECT_GE(2 * (peak(6, kRows / 2) - peak(5, kRows / 2)), 3 * kActivation);
 }
 
@@ -68,7 +68,7 @@ TEST(StoreAgain, GradientsHaveTheSameBits) {
   eval(again.gradients);
   for (std::size_t k = 0; k < held.gradients.size(); ++k)
     EXPECT_EQ(held.gradients[k].to_vector(), again.gradients[k].to_vector()) << k;
-  // A tensor that somebody holds can be read.
+  // A tensor that the caller holds can be read.
   for (std::size_t k = 0; k < held.activations.size(); ++k)
     EXPECT_EQ(held.activations[k].to_vector(), again.activations[k].to_vector()) << k;
 }
@@ -82,7 +82,7 @@ TEST(StoreAgain, BySweepsThatReadAllOfIt) {
     return f.written() - before;
   };
   const Net net(4, 256);
-  // Norms and activations of the layers whose gradient is far enough behind them.
+  // Norms and activations of the layers whose gradients come sufficiently later.
   EXPECT_GE(stored(net.gradients, 0), 3 * 256 * (512 + 160) * 4);
   EXPECT_EQ(stored(net.gradients, 256 * 512 * 4 + 1), 0);
   // The product with an activation takes 80 operations for each of its bytes, which is five writes at most.

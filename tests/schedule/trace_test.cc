@@ -10,7 +10,7 @@
 
 #include "schedule/graphs.h"
 
-// A plan is found by the key of a trace: graphs with equal keys run the same plan, so whatever a plan depends on must
+// A plan is found by the key of a trace: graphs with equal keys run the same plan, so everything a plan depends on must
 // be in the key, and no number that changes from step to step may be.
 namespace ebb {
 namespace {
@@ -120,8 +120,8 @@ TEST(Trace, ReadsBackWhatItWrote) {
   });
 }
 
-// Memory of somebody else is given back while the evaluation that read it last is under way, and its owner computes
-// something then.
+// External memory is released during the evaluation that read it last, and its owner computes something at that
+// point.
 TEST(Evaluate, MayBeNested) {
   const Tensor x = leaf({3});
   std::vector<float> numbers{1, 2, 3};

@@ -7,8 +7,8 @@
 #include "schedule/graphs.h"
 #include "strips/compare.h"
 
-// Training steps under a budget of memory: values that a backward pass needs are released and made again. Same bits,
-// and a peak, by the counters of the allocator, that is within the budget.
+// Training steps under a memory budget: values that a backward pass needs are released and recomputed. Same bits, and a
+// peak, by the counters of the allocator, that is within the budget.
 namespace ebb {
 namespace {
 
@@ -17,7 +17,7 @@ using testing::Budget, testing::numbers, testing::planned;
 struct Model {
   std::vector<Tensor> parameters;
   FunctionOfMany loss;
-  std::size_t bytes = 0;  // of all that the loss reads
+  std::size_t bytes = 0;  // of everything that the loss reads
 
   std::size_t add(const Shape& shape, double scale) {
     parameters.push_back((randn(shape) * scale).eval());
@@ -42,7 +42,7 @@ Tensor batch_norm_of(const Tensor& x, const Tensor& scale, const Tensor& shift) 
   return normal * reshape(scale, {1, -1, 1, 1}) + reshape(shift, {1, -1, 1, 1});
 }
 
-// As ResNet-20, with fewer blocks and channels.
+// Like ResNet-20, with fewer blocks and channels.
 Model residual_network() {
   Model m;
   struct Block {
@@ -143,7 +143,7 @@ int steps_again(const Plan& plan) {
       std::count_if(plan.steps.begin(), plan.steps.end(), [](const PlanStep& s) { return s.again; }));
 }
 
-// What a step takes at most, with all that it reads.
+// The peak of a step, including everything it reads.
 struct Measured {
   std::vector<std::vector<double>> numbers;
   std::size_t peak = 0;
@@ -202,7 +202,7 @@ TEST(MadeAgain, CompiledFunctionsStayWithinItToo) {
   EXPECT_LE(memory_stats(default_device()).peak - before, plain.peak / 2 + plain.peak / 40);
 }
 
-// Memory of activations is no longer theirs: whoever asks for them later gets them computed.
+// Memory of activations was released: reading them later recomputes them.
 TEST(MadeAgain, AnActivationThatIsHeldCanStillBeRead) {
   const Tensor x = randn({512, 32}).eval();
   std::vector<Tensor> weights, held;

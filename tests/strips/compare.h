@@ -12,11 +12,11 @@
 // Values and gradients of a formula with strips and without.
 namespace ebb::testing {
 
-// Strips wherever a product has 64 KiB, of 32 rows or more.
+// Strips for every product of at least 64 KiB, of 32 rows or more.
 inline constexpr StripModel kSmallStrips{
     .large = 64 << 10, .large_enough_to_repeat = 64 << 10, .strip_bytes = 32 << 10, .least_rows = 32};
 
-// A memory budget of the default device, while this lives.
+// A memory budget of the default device, for the lifetime of this object.
 class Budget {
  public:
   explicit Budget(std::size_t bytes) { set_memory_budget(bytes, default_device()); }
@@ -56,7 +56,7 @@ inline int products(const Plan& plan) {
   return n;
 }
 
-// The same numbers with and without strips, to the rounding of their sums; `most` is their relative difference.
+// Expects the same numbers with and without strips, up to their sums' rounding; `most` is their relative difference.
 inline void expect_same(const char* name, const FunctionOfMany& f, const std::vector<Tensor>& inputs,
                         int loops_expected, int products_expected, const StripModel& model = kSmallStrips,
                         double most = 2e-5) {

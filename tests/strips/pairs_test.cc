@@ -6,7 +6,7 @@
 
 #include "strips/compare.h"
 
-// Losses of pairs that normalise rows and columns: the product is made twice, and never held.
+// Losses of pairs that normalise rows and columns: the product is computed twice, and never held.
 namespace ebb {
 namespace {
 
@@ -21,7 +21,7 @@ FunctionOfMany both_ways(const Tensor& of_rows, const Tensor& of_columns, double
   };
 }
 
-// Rows and columns of any number, classes that are not looked at among them.
+// Any numbers of rows and columns, including ignored classes.
 TEST(Pairs, InBothDirectionsOfOddSizes) {
   std::mt19937 random(7);
   const auto draw = [&](int from, int to) { return std::uniform_int_distribution<std::int64_t>(from, to)(random); };
@@ -41,7 +41,7 @@ TEST(Pairs, InBothDirectionsOfOddSizes) {
   }
 }
 
-// By default products are made again where that takes much off the peak, however large they are themselves.
+// By default products are recomputed where that reduces the peak considerably, however large they are themselves.
 TEST(Pairs, AreNotHeldByDefault) {
   Device gpu;
   gpu.kind = Device::Kind::cuda;

@@ -8,7 +8,7 @@
 #include "schedule/strips.h"
 #include "strips/compare.h"
 
-// Random formulas behind two products: whatever the pass makes of them, the numbers are those without strips.
+// Random formulas of two products: whatever the pass does with them, the numbers are those without strips.
 namespace ebb {
 namespace {
 
@@ -77,7 +77,7 @@ Tensor loss_of(unsigned seed, const std::vector<Tensor>& t, const Tensor& index)
          0.5 * mean(tanh(p.any(p.wide)));
 }
 
-// How many programs were computed in strips, and in tiles.
+// Returns how many programs were computed in strips, and in tiles.
 std::pair<int, int> compare_programs(const StripModel& strip_model, unsigned programs) {
   manual_seed(11);
   std::vector<Tensor> leaves;

@@ -10,20 +10,20 @@
 #include "schedule/graphs.h"
 #include "strips/compare.h"
 
-// Products that are never held: formulas behind them are computed strip by strip, values and gradients in one loop.
+// Products that are never held: formulas of them are computed strip by strip, values and gradients in one loop.
 namespace ebb {
 namespace {
 
 using testing::Budget, testing::expect_same, testing::kSmallStrips, testing::loops, testing::numbers, testing::planned,
     testing::products, testing::results;
 
-// Those of kSmallStrips, but nothing is made twice.
+// Those of kSmallStrips, but nothing is computed twice.
 constexpr StripModel kSmallOnce{
     .large = 64 << 10, .large_enough_to_repeat = std::int64_t{1} << 40, .strip_bytes = 32 << 10, .least_rows = 32};
 
 constexpr std::int64_t kRows = 210, kClasses = 260, kWidth = 17;
 
-// A head of a network: rows, weights, bias; and classes to be found.
+// A head of a network: rows, weights, bias; and target classes.
 struct Head {
   Tensor x = randn({kRows, kWidth}).eval(), w = (randn({kClasses, kWidth}) * 0.3).eval(),
          b = (randn({kClasses}) * 0.1).eval();
@@ -101,7 +101,7 @@ TEST(Strips, CompiledDropoutDrawsAnew) {
   EXPECT_NE(ours[0], ours[1]);
 }
 
-// Of halves, too: where a device's products add the bias before they round, those of a strip do.
+// For halves, too: where a device's products add the bias before rounding, those of a strip do.
 TEST(Strips, RowsHaveTheBitsTheyHaveWithoutStrips) {
   const Head h;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
@@ -159,7 +159,7 @@ TEST(Strips, TwoHeads) {
   expect_same("distillation", distilled, student.all(), 1, 4);
 }
 
-// Labels 1 on the diagonal, -1 elsewhere, made of ramps that each strip begins where it begins.
+// Labels 1 on the diagonal, -1 elsewhere, made of ramps that start in each strip at the strip's first row.
 TEST(Strips, PairsOfABatchAreNeverHeld) {
   const Tensor x = randn({kRows, kWidth}).eval(), y = randn({kRows, kWidth}).eval();
   using Inputs = const std::vector<Tensor>&;
@@ -180,7 +180,7 @@ TEST(Strips, PairsOfABatchAreNeverHeld) {
   expect_same("both ways", both_ways, {x, y}, 2, 4);
 }
 
-// A number of the whole batch in the middle: two rounds, and the product is made again; or no strips.
+// A number of the whole batch in the middle: two rounds, and the product is recomputed; or no strips.
 TEST(Strips, AMeanThatIsThenSquaredTakesTwoRounds) {
   const Head h;
   const auto f = [&](const std::vector<Tensor>& t) { return square(cross_entropy(logits(t), h.target)); };
@@ -188,7 +188,7 @@ TEST(Strips, AMeanThatIsThenSquaredTakesTwoRounds) {
   expect_same("held", f, h.all(), 0, 3, kSmallOnce);
 }
 
-// Each part of a sum is f32, and the sum is rounded once: gradients of halves are as good as without strips.
+// Each part of a sum is f32, and the sum is rounded once: gradients of halves are as accurate as without strips.
 TEST(Strips, EveryDType) {
   const Head h;
   for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
@@ -210,7 +210,7 @@ TEST(Strips, BatchesOfSequences) {
     return -mean(chosen * weight);  // one number per sequence
   };
   expect_same("sequences", f, {x, w}, 1, 3);
-  // Sums of sequences, as preference losses have them, are known after all strips.
+  // Sums of sequences, as in preference losses, are known after all strips.
   const auto preference = [&](const std::vector<Tensor>& t) {
     const Tensor logp = log_softmax(matmul(t[0], transpose(t[1], 0, 1)), -1);
     return -mean(log_sigmoid(sum(squeeze(gather(logp, -1, unsqueeze(target, -1)), -1), -1)));
@@ -218,7 +218,7 @@ TEST(Strips, BatchesOfSequences) {
   expect_same("preference", preference, {x, w}, 2, 4);
 }
 
-// Labels that are shifted against the logits: the slice is taken of the hidden states, whichever way it is written.
+// Labels shifted against the logits: the slice moves to the hidden states, whichever way it is written.
 TEST(Strips, ASliceOfRowsIsASliceOfTheFactor) {
   const std::int64_t batch = 6, length = 40;
   const Tensor x = randn({batch, length, kWidth}).eval(), w = (randn({kClasses, kWidth}) * 0.3).eval(),
@@ -339,7 +339,7 @@ TEST(Strips, ErrorsCountRowsFromTheFirst) {
   }
 }
 
-// Twice as many rows take no more memory beyond inputs and results.
+// Twice as many rows take no more memory besides inputs and results.
 TEST(Strips, MemoryDoesNotGrowWithTheRows) {
   const UseStripModel strips(
       {.large = 1 << 20, .large_enough_to_repeat = 1 << 20, .strip_bytes = 1 << 19, .least_rows = 64});

@@ -7,7 +7,7 @@
 #include "ebb/memory.h"
 #include "strips/compare.h"
 
-// Strips that are cut into tiles: formulas of pairs whose rows need not be seen as a whole.
+// Strips that are cut into tiles: formulas of pairs whose rows are not needed as a whole.
 namespace ebb {
 namespace {
 
@@ -56,7 +56,7 @@ TEST(Tiles, SiglipLossItself) {
   EXPECT_EQ(tiled_loops(planned(results(f, inputs))), 1);
 }
 
-// The factors the other way round, one gradient alone, weights of rows and of columns, sums of rows that are results.
+// The factors swapped, a single gradient, weights of rows and of columns, sums of rows that are results.
 TEST(Tiles, OtherFormulasOfPairs) {
   const Tensor x = random_rows(), y = random_rows(), w = rand({kPairs, 1}).eval(), u = rand({1, kPairs}).eval();
   const std::vector<std::pair<const char*, FunctionOfMany>> formulas{
@@ -102,14 +102,14 @@ TEST(Tiles, FormulasThatAreNotCut) {
   EXPECT_EQ(tiled(plain, {random_rows(DType::f32, 80), random_rows(DType::f32, 80)}), 0);
 }
 
-// As kTiles, but products are made again.
+// As kTiles, but products are recomputed.
 constexpr StripModel kTilesAgain{.large = 256 << 10,
                                  .large_enough_to_repeat = 256 << 10,
                                  .strip_bytes = 128 << 10,
                                  .least_rows = 32,
                                  .tile_bytes = 32 << 10};
 
-// Rows and columns that are normalised: maxima and sums of tiles first, then everything else.
+// Normalised rows and columns: maxima and sums of tiles first, then everything else.
 TEST(Tiles, NormalisedRowsAndColumnsTakeFourProducts) {
   const Tensor diagonal = arange(kPairs).eval(), any = randint(0, kPairs, {kPairs}).eval();
   const std::vector<Tensor> inputs{random_rows(), random_rows()};
@@ -142,7 +142,7 @@ TEST(Tiles, NormalisedRowsAndColumnsTakeFourProducts) {
       2, 2);
 }
 
-// Random numbers of the whole matrix keep a strip whole, whose targets were looked at for tiles before.
+// Random numbers of the whole matrix keep a strip whole, whose targets were checked for tiles before.
 TEST(Tiles, StripsThatCannotBeCutAfterAll) {
   const Tensor any = randint(0, kPairs, {kPairs}).eval();
   const std::vector<Tensor> inputs{random_rows(), random_rows()};
@@ -167,7 +167,7 @@ TEST(Tiles, RowsAndColumnsOfHalves) {
   EXPECT_EQ(tiled_loops(planned(results(f, inputs))), 2) << print(planned(results(f, inputs)));
 }
 
-// Tiles of -inf alone, a row of them, and an infinite number: what they give without strips.
+// Tiles of only -inf, a row of them, and an infinite number: the same results as without strips.
 TEST(Tiles, InfiniteNumbers) {
   const Tensor x = random_rows(), y = random_rows();
   const Tensor row = unsqueeze(arange(kPairs), 1), column = unsqueeze(arange(kPairs), 0);
@@ -217,7 +217,7 @@ TEST(Tiles, ErrorsNameTheRowOfATarget) {
   }
 }
 
-// Long strips are faster, and memory of a GPU is rarely short: tiles are for budgets, and come before short strips.
+// Long strips are faster, and GPU memory is rarely short: tiles are for budgets, and are tried before short strips.
 TEST(Tiles, BudgetsOfAGpuTryThemFirst) {
   Device gpu;
   gpu.kind = Device::Kind::cuda;

@@ -8,7 +8,7 @@
 
 namespace ebb::table {
 
-// The name of a test whose parameter is a position in all_cases().
+// The name of a test whose parameter is an index into all_cases().
 inline std::string case_name(const ::testing::TestParamInfo<std::size_t>& i) { return all_cases()[i.param].name; }
 
 }  // namespace ebb::table

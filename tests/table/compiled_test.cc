@@ -49,7 +49,7 @@ TEST_P(Compiled, GivesTheBitsOfTheFunction) {
       compiled(draw(c, shapes, DType::f32, layout, 1).tensors);  // built on these numbers, or on none
       const Operands o = draw(c, shapes, DType::f32, layout, 2);
       const Tensors got = compiled(o.tensors), expected = f(o.tensors);
-      eval(expected);  // together, as the compiled ones: how sums are cut depends on what is computed with them
+      eval(expected);  // together, like the compiled ones: how sums are divided depends on what is computed with them
       ASSERT_EQ(got.size(), expected.size());
       for (std::size_t k = 0; k < got.size(); ++k) {
         EXPECT_TRUE(got[k].evaluated());

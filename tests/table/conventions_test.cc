@@ -7,7 +7,7 @@
 #include "ebb/ebb.h"
 #include "expect_error.h"
 
-// The conventions at kinks, poles and ties: the rules that are often got wrong, one test each.
+// The conventions at kinks, poles and ties: rules that are often implemented wrongly, one test each.
 namespace ebb {
 namespace {
 
@@ -36,12 +36,12 @@ Values near(const Values& v, const Values& expected, double tolerance = 1e-12) {
 }
 
 TEST(Conventions, BroadcastSumsWhereThePaddedSizeIsOne) {
-  // [3] beside [2, 3] is padded from the left, so the cotangent is summed over axis 0, not over axis 1.
+  // [3] combined with [2, 3] is padded from the left, so the cotangent is summed over axis 0, not over axis 1.
   const Tensor a = row({1, 2, 3}), b = reshape(row({1, 2, 3, 4, 5, 6}), {2, 3});
   const Tensor g = reshape(row({1, 10, 100, 2, 20, 200}), {2, 3});
   const auto d = slopes([](const std::vector<Tensor>& x) { return x[0] + x[1]; }, {a, b}, g);
   EXPECT_EQ(d[0], (Values{3, 30, 300}));
-  // [3, 1] beside [1, 3]: each is summed over the axis it was repeated along. A square shape tells left from right.
+  // [3, 1] with [1, 3]: each is summed over the axis it was repeated along. A square shape tells left from right.
   const Tensor column = reshape(row({1, 2, 3}), {3, 1}), line = reshape(row({4, 5, 6}), {1, 3});
   const auto e = slopes([](const std::vector<Tensor>& x) { return x[0] * x[1]; }, {column, line});
   EXPECT_EQ(e[0], (Values{15, 15, 15}));
@@ -70,7 +70,7 @@ TEST(Conventions, LogAndSqrtHaveInfinitiesAtThePole) {
   EXPECT_DOUBLE_EQ(slope([](const Tensor& x) { return log(x); }, {-2})[0], -0.5);
 }
 
-// The side from which a pole is approached decides the sign for even orders; like SciPy, take that of ζ(n+1, 0+).
+// The sign at a pole depends on the side for even orders; like SciPy, take that of ζ(n+1, 0+).
 TEST(Conventions, PolygammaIsInfiniteAtItsPoles) {
   const Values at{0, -0.0, -1, -7, kInf};
   EXPECT_EQ(polygamma(1, row(at)).to_vector(), (Values{kInf, kInf, kInf, kInf, 0}));
@@ -88,7 +88,7 @@ TEST(Conventions, ErfcxGoesOnWhereErfcIsZero) {
     const double first = 1 / (at[k] * std::sqrt(M_PI));
     EXPECT_NEAR(y[k] / first, 1 - 0.5 / (at[k] * at[k]), 1e-6) << at[k];
   }
-  // The slope far out is −1/(√π·x²), small against the two terms whose difference it is; in f32 as well.
+  // The slope far out is −1/(√π·x²), small relative to the two terms whose difference it is; in f32 as well.
   for (const DType dtype : {DType::f32, DType::f64}) {
     const Tensor x = variable(cast(row({0, 9, 1e4}), dtype));
     const Values d = cast(backward(sum(erfcx(x)))[x], DType::f64).to_vector();
@@ -243,7 +243,7 @@ TEST(Conventions, DropoutIsAFunctionOfSeedAndOperation) {
   EXPECT_EQ(dropout(x, 0.4).to_vector(), first);
   EXPECT_EQ(dropout(x, 0.4).to_vector(), second);
   EXPECT_NE(first, second);
-  // The gradient has the mask of the value.
+  // The gradient uses the mask of the value.
   manual_seed(7);
   const Tensor w = variable(x);
   EXPECT_EQ(backward(sum(dropout(w, 0.4)))[w].to_vector(), first);

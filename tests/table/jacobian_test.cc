@@ -36,7 +36,7 @@ class Jacobian : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(Jacobian, IsItsRows) {
   const Case& c = all_cases()[GetParam()];
-  if (info(c.op).grad != OpGrad::yes) return;  // there is nothing to differentiate
+  if (info(c.op).grad != OpGrad::yes) return;  // not differentiable
   for (std::size_t k = 0; k < c.inputs.size(); ++k) {
     if (c.inputs[k].kind != Input::Kind::real) continue;
     const Operands o = draw(c, c.shapes[0], DType::f64, Layout::contiguous, 3);
@@ -47,7 +47,7 @@ TEST_P(Jacobian, IsItsRows) {
     };
     expect_close(jacobian(f, o.tensors[k]), row_by_row(f, o.tensors[k]));
     ASSERT_FALSE(HasFatalFailure()) << "input " << k;
-    // Second derivatives of a sum with weights, so that few of them vanish.
+    // Second derivatives of a weighted sum, so that few of them vanish.
     const Function df = grad(Function([&](const Tensor& x) {
       const Tensor y = f(x);
       return sum(y * cos(reshape(arange(0, y.numel(), 1, y.dtype()), y.shape())));
@@ -84,7 +84,7 @@ TEST(JacobianTogether, ProductsOfBf16ThatAreF32) {
 }
 
 TEST(JacobianTogether, InPiecesWhereARowIsLong) {
-  // 40,000 numbers a row on the way: some fifty rows at a time.
+  // 40,000 intermediate numbers per row: some fifty rows at a time.
   manual_seed(2);
   const Tensor w = randn({40000}, DType::f64).eval(), x = randn({100}, DType::f64).eval();
   const Function f = [&](const Tensor& z) { return sum(tanh(unsqueeze(z, 1) * reshape(w, {100, 400})), 1); };

@@ -91,7 +91,7 @@ class RowAlone : public ::testing::TestWithParam<std::tuple<RowFunction, std::in
 TEST_P(RowAlone, IsTheRowInABatch) {
   const auto& [function, length] = GetParam();
   manual_seed(5);
-  set_batch_invariant(true);  // a GPU must be asked
+  set_batch_invariant(true);  // a GPU needs this setting
   for (DType dtype : {DType::f32, DType::f64}) {
     const std::int64_t rows = length < 10000 ? 300 : 5;
     const Tensor batch = (3 * randn({rows, length}, dtype)).eval();

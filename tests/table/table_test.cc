@@ -16,7 +16,7 @@
 namespace ebb::table {
 namespace {
 
-// Rows without a case here, and why. By name: the rows of the losses come and go with them.
+// Rows without a case here, and why. By name: the rows of the losses are added and removed with them.
 const std::map<std::string_view, const char*>& tested_elsewhere() {
   static const std::map<std::string_view, const char*> ops{
       {"data", "a leaf: memory"},
@@ -55,7 +55,7 @@ double unit(DType dtype) {
   }
 }
 
-// The unit in which a value's error is measured.
+// The unit of a value's error.
 Array sizes_of(const Case& c, const Arrays& inputs, const Array& want) {
   if (!c.sums_products) return want;
   Arrays magnitudes = inputs;
@@ -73,7 +73,7 @@ void expect_value(const Case& c, const Tensor& got, const Array& want, const Arr
   const bool exact = !is_floating(dtype) || !is_floating(got.dtype());
   for (std::size_t i = 0; i < values.size(); ++i) {
     const double expected = exact ? kept(want.values[i], got.dtype()) : want.values[i];
-    if (dtype == DType::f16 && std::fabs(expected) > 65000) continue;  // infinite or not by a hair
+    if (dtype == DType::f16 && std::fabs(expected) > 65000) continue;  // infinite or not, by a hair
     const double tolerance = exact ? 0 : c.loose * unit(dtype) * (0.1 + std::fabs(sizes.values[i]));
     ASSERT_LE(std::fabs(values[i] - expected), tolerance)
         << what << ", element " << i << " of " << got.shape().str() << ": " << values[i] << ", not " << expected;
@@ -113,7 +113,7 @@ TEST_P(Table, ValueIsTheFormula) {
         for (bool looked_at : {false, true}) {
           if (looked_at && layout == Layout::contiguous) continue;
           const Operands o = draw(c(), shapes, dtype, layout, ++seed);
-          if (looked_at) eval(o.tensors);  // the view is memory with strides now, no longer a node of the graph
+          if (looked_at) eval(o.tensors);  // the view is now memory with strides, no longer a node of the graph
           const Array want = c().reference(o.arrays);
           expect_value(c(), c().call(o.tensors), want, sizes_of(c(), o.arrays, want), dtype,
                        describe(dtype, layout, shapes));
@@ -154,7 +154,7 @@ TEST_P(Table, SecondGradientIsTheSlopeOfTheGradient) {
   EXPECT_TRUE(report.passed()) << "\n" << report;
 }
 
-// The gradient in a narrower dtype against the one in f64 at the same numbers.
+// The gradient in a narrower dtype compared with the one in f64 at the same numbers.
 TEST_P(Table, GradientInFewerBitsIsTheSameGradient) {
   if (!differentiable()) return;
   for (DType dtype : floats()) {
@@ -206,7 +206,7 @@ bool depends_on(const Tensor& y, Op op) {
   return false;
 }
 
-// A case that builds another operation than it says would leave a row untested; and the mark of the row must be kept.
+// A case that builds another operation than it says would leave a row untested; and the row's promise must be kept.
 TEST_P(Table, CaseBuildsItsOperationAndItsMarkIsKept) {
   const Operands o = draw(c(), c().shapes[0], DType::f32, Layout::contiguous, 8);
   Tensors variables = o.tensors;

@@ -39,8 +39,8 @@ TEST_P(Targets, EverySweepIsTheOracle) {
   }
 }
 
-// The order of every sum is part of its definition: all targets add in the same one. Compiled anew for each: cached
-// plans would keep the kernels they were made with.
+// The order of every sum is part of its definition: all targets add in the same one. Recompiled for each: cached plans
+// would keep their kernels.
 TEST(TargetsTogether, AgreeOnTheBitsOfSums) {
   const OnDevice host(Device{});  // its kernels are the CPU's
   manual_seed(2);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Tensors shared between threads: built, evaluated, differentiated, copied and dropped at once. Under the thread and
-// the address sanitizer these are the tests of who owns a node and who may change it. EBB_THREAD_ROUNDS sets how often
-// each story is told.
+// Tensors shared between threads: built, evaluated, differentiated, copied and dropped concurrently. Under the thread
+// and the address sanitizer these tests check who owns a node and who may change it. EBB_THREAD_ROUNDS sets the number
+// of repetitions.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -23,7 +23,7 @@ int rounds(int usual) {
   return given ? std::atoi(given) : usual;
 }
 
-// Runs body(0), ..., body(n - 1) in threads of their own that start together.
+// Runs body(0), ..., body(n - 1) on threads of their own that start together.
 template <class Body>
 void in_threads(int n, const Body& body) {
   std::latch start(n);
@@ -66,7 +66,7 @@ TEST_P(Threads, OneGraphIsEvaluatedOnceForAllWhoAsk) {
   }
 }
 
-// Everybody takes tensors from one table, makes new ones of them and puts those back.
+// All threads take tensors from one table, compute new ones and put those back.
 TEST_P(Threads, ShareATableOfTensors) {
   std::mutex mutex;
   std::vector<Tensor> table;
@@ -120,7 +120,7 @@ TEST_P(Threads, ShareATableOfTensors) {
   for (const Tensor& t : table) EXPECT_TRUE(std::isfinite(sum(t).item()));
 }
 
-// Data-parallel training in threads: one set of variables, a batch for each thread.
+// Data-parallel training in threads: one set of variables, one batch per thread.
 TEST_P(Threads, DifferentiateByTheSameVariables) {
   const auto n = static_cast<std::size_t>(GetParam());
   for (int i = 0; i < rounds(50); ++i) {
@@ -175,7 +175,7 @@ TEST_P(Threads, CallOneCompiledFunction) {
   });
 }
 
-// Who waits for an evaluation that fails gets the error too, and afterwards everything works.
+// A thread that waits for a failing evaluation gets the error too, and afterwards everything works.
 TEST_P(Threads, AnErrorReachesEverybodyWhoAsks) {
   for (int i = 0; i < rounds(50); ++i) {
     const Tensor loss = cross_entropy(ones({3, 4}), from_data(std::vector<std::int64_t>{1, 17, 2}, {3}));

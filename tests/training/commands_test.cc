@@ -11,7 +11,7 @@
 #include "scratch_folder.h"
 #include "tiny_run.h"
 
-// train, eval and generate, as a user calls them.
+// train, eval and generate, from the user's point of view.
 namespace ebb::program {
 namespace {
 
@@ -45,7 +45,7 @@ TEST(TrainCommand, LeavesARunFolderThatEvalReads) {
     EXPECT_TRUE(fs::exists(fs::path(run) / file)) << file;
   }
   EXPECT_NE(r.out.find("epoch 3/3"), std::string::npos) << r.out;
-  EXPECT_EQ(r.out.find('\r'), std::string::npos);  // no moving line where nobody watches
+  EXPECT_EQ(r.out.find('\r'), std::string::npos);  // no progress line outside a terminal
   const nlohmann::json e = evaluate({"--run", run});
   EXPECT_GT(e["accuracy"], 0.6);
   EXPECT_EQ(e["examples"], 300);
@@ -57,7 +57,7 @@ TEST(TrainCommand, LeavesARunFolderThatEvalReads) {
   const nlohmann::json others = evaluate({"--run", run, "--seed", "99", "--test-count", "200"});
   EXPECT_EQ(others["examples"], 200);
   EXPECT_NE(others["loss"], e["loss"]);
-  // The last line of metrics is the test of the weights that were saved.
+  // The last line of metrics is the test of the saved weights.
   std::string last = read_whole(run + "/metrics.jsonl");
   last.pop_back();
   EXPECT_EQ(nlohmann::json::parse(last.substr(last.rfind('\n') + 1))["loss"], e["loss"]);
@@ -150,10 +150,10 @@ TEST(TrainCommand, ReadsIdxFilesAndFoldersOfPictures) {
   const nlohmann::json f = evaluate({"--run", scratch / "b"});
   EXPECT_EQ(f["examples"], 4);
   EXPECT_EQ(f["classes"], (nlohmann::json{"bright", "dark"}));
-  // A network for one shape of pictures says so when it gets another.
+  // A network for one picture shape reports an error when it gets another.
   expect_complaint({"eval", "--run", scratch / "b", "--data", scratch / "idx"}, 1, "");
 
-  // One picture, or a folder of them, of whatever size.
+  // One picture, or a folder of them, of any size.
   fs::create_directories(scratch / "new");
   write_whole(scratch / "new/a.pgm", "P5 16 8 255\n" + std::string(128, static_cast<char>(230)));
   write_whole(scratch / "new/b, \"c\".pgm", "P5 8 8 255\n" + std::string(64, 5));
@@ -256,7 +256,7 @@ TEST(TrainCommand, AGptLearnsATextAndWrites) {
   EXPECT_EQ(likeliest.code, 0) << likeliest.err;
   EXPECT_EQ(likeliest.out.find("the sea comes in and the sea goes out. the"), 0u) << likeliest.out;
   EXPECT_EQ(run_ebb(generate + Words{"--top-k", "1"}).out, likeliest.out);
-  // Twelve tokens fit the window, where keys and values that were kept are those that are computed again.
+  // Twelve tokens fit the window, where stored keys and values equal recomputed ones.
   EXPECT_EQ(run_ebb(generate + Words{"--temperature", "0", "--recompute"}).out, likeliest.out);
   const Words daring = generate + Words{"--temperature", "50", "--top-k", "0", "--seed"};
   EXPECT_EQ(run_ebb(daring + Words{"3"}).out, run_ebb(daring + Words{"3"}).out);

@@ -9,9 +9,9 @@
 #include "run_program.h"
 #include "scratch_folder.h"
 
-// Runs of earlier versions are in golden/VERSION: a table, the run folder trained on it and what that version
-// predicted. They are never written again; a release that changes a format adds a folder. As VERSION's program was
-// called:
+// Runs of earlier versions are in golden/VERSION: a table, the run folder trained on it and that version's
+// predictions. They are never rewritten; a release that changes a format adds a folder. VERSION's program was called
+// as:
 //   ebb train --data flowers.csv --model mlp --hidden 8 --steps 200 --eval-every 50 --log-every 50 --batch 16 --lr 0.02
 //             --threads 1 --out run && ebb predict --run run --data flowers.csv --probabilities --out predictions.csv
 namespace ebb::program {
@@ -24,7 +24,7 @@ class RunOf : public testing::TestWithParam<std::string> {
   void SetUp() override {
     fs::copy(fs::path(EBB_GOLDEN) / GetParam(), scratch / "golden", fs::copy_options::recursive);
   }
-  // The program, called in the folder of the table: the run knows it by a relative path.
+  // The program, run in the folder of the table: the run knows it by a relative path.
   ProgramResult ebb(const std::string& words) const {
     return run_program({"sh", "-c", "cd '" + scratch / "golden" + "' && exec '" EBB_PROGRAM "' " + words});
   }

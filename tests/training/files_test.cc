@@ -21,7 +21,7 @@ TEST(EventFile, ChecksumsAreCastagnolis) {
   EXPECT_EQ(crc32c(""), 0u);
 }
 
-// A reader of its own: what TensorBoard does with the bytes.
+// An independent reader: interprets the bytes like TensorBoard.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : rest_(bytes) {}

@@ -12,7 +12,7 @@
 #include "text_reader.h"
 #include "tiny_run.h"
 
-// `ebb train --model llama` and what is done with its folder.
+// `ebb train --model llama` and uses of its folder.
 namespace ebb::program {
 namespace {
 
@@ -69,7 +69,7 @@ TEST_F(LlamaRun, IsTrainedTestedAndWrites) {
   EXPECT_NE(r.out.find("The model as transformers reads it: " + run + "/model"), std::string::npos) << r.out;
   EXPECT_LT(test_loss(run), 5);  // log 300 = 5.7
   EXPECT_EQ(written({"--run", run}), written({"--run", run}, {"--recompute"}));
-  // A folder of transformers by itself writes the same.
+  // A transformers folder alone gives the same text.
   EXPECT_EQ(written({"--run", run}), written({"--model", run + "/model"}));
   EXPECT_EQ(read_whole(run + "/model/tokenizer.json"), read_whole(kTokenizer));
 }
@@ -82,7 +82,7 @@ TEST_F(LlamaRun, GoesOnFromTheWeightsOfAFolder) {
   const auto config = nlohmann::json::parse(read_whole(second + "/config.json"));
   EXPECT_EQ(config.at("kv-heads"), 2);
   EXPECT_EQ(config.at("feed-forward"), 64);
-  // The run needs the folder no more.
+  // The run no longer needs the folder.
   fs::rename(first, scratch / "elsewhere");
   const ProgramResult more = run_ebb({"train", "--resume", second, "--steps", "4"});
   EXPECT_EQ(more.code, 0) << more.err;

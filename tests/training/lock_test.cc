@@ -41,7 +41,7 @@ TEST_F(Lock, ASecondRunInTheFolderIsRefusedAndNamesTheFirst) {
     EXPECT_NE(second.err.find("is training in this folder"), std::string::npos) << second.err;
     EXPECT_EQ(second.out, "");
   }
-  // Reading is no matter.
+  // Reading is allowed.
   EXPECT_EQ(run_ebb({"eval", "--run", folder()}).code, 0);
   first.send(SIGINT);
   EXPECT_EQ(first.wait(), 130);
@@ -52,7 +52,7 @@ TEST_F(Lock, ASecondRunInTheFolderIsRefusedAndNamesTheFirst) {
 TEST_F(Lock, OneThatAKilledProcessLeftIsTakenOver) {
   RunningProgram first(endless());
   ASSERT_TRUE(first.wait_for("epoch")) << first.err();
-  while (!RunFolder(folder()).holds_checkpoint()) {  // what the second goes on from
+  while (!RunFolder(folder()).holds_checkpoint()) {  // for the second to continue from
     siginfo_t ended{};
     ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(first.id()), &ended, WEXITED | WNOHANG | WNOWAIT), 0);
     ASSERT_EQ(ended.si_pid, 0) << first.err();
@@ -99,7 +99,7 @@ TEST_F(Lock, TheRanksOfAJobShareOne) {
   job.wait();
 }
 
-// Files of a run that is established are moved by whoever has the lock, not by one that only looks.
+// Files of an established run are moved by the process that has the lock, not by one that only reads.
 TEST_F(Lock, AReplacementUnderWayIsLeftToItsProcess) {
   RunFolder a(folder());
   a.lock();

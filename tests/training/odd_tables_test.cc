@@ -11,7 +11,7 @@
 #include "ebb/ops/create.h"
 #include "tables.h"
 
-// CSV files as they come: large numbers, other alphabets and countries, packed, or not CSV at all.
+// CSV files as found in practice: large numbers, other alphabets and countries, compressed, or not CSV at all.
 namespace ebb::program {
 namespace {
 
@@ -20,7 +20,7 @@ class OddTables : public Tables {
   void expect_note(const ProgramResult& r, const std::string& text) const {
     EXPECT_NE(r.out.find("Note: " + text + ".\n"), std::string::npos) << r.out;
   }
-  // Written as gzip does.
+  // Compressed as by gzip.
   std::string packed(const std::string& name, const std::string& text) const {
     const gzFile out = ::gzopen((scratch / name).c_str(), "wb");
     EXPECT_EQ(::gzwrite(out, text.data(), static_cast<unsigned>(text.size())), static_cast<int>(text.size()));
@@ -35,7 +35,7 @@ class OddTables : public Tables {
   }
 };
 
-// A time in milliseconds, of which f32 holds four digits less than there are. The class changes every 50 rows.
+// A time in milliseconds, four digits of which f32 cannot hold. The class changes every 50 rows.
 TEST_F(OddTables, AColumnIsCentredBeforeItIsRounded) {
   const auto rows = [](double first, double step) {
     std::string text = "time,half\n";
@@ -132,7 +132,7 @@ TEST_F(OddTables, WhatElseStandsForAMissingValueIsSaid) {
   const ProgramResult r = train({"--data", scratch / "a.csv", "--missing", "None,-", "--steps", "3"});
   expect_note(r, "column 1 (x): 2 of 5 values are missing and are filled with the mean of the training data");
   EXPECT_NE(r.out.find("from 3 inputs"), std::string::npos) << r.out;  // x, c=u, c=v
-  // The network remembers it, and so does a run that goes on.
+  // The network remembers it, and so does a continued run.
   EXPECT_EQ(predict(file("b.csv", "x,c\n-,u\n1,None\n")).size(), 3u);
   const ProgramResult more = run_ebb({"train", "--resume", run(), "--steps", "5"});
   EXPECT_EQ(more.code, 0) << more.err;
@@ -230,7 +230,7 @@ TEST_F(OddTables, AnotherAlphabetThanUtf8IsNamedWithItsPlace) {
   train({"--data", file("b.csv", "höhe,k\n1,grün\n2,日本\n1,grün\n2,日本\n1,grün\n"), "--steps", "3"});
 }
 
-// Before 1.0 the network itself centred what had been rounded to f32. Such a model is read as it was written.
+// Before 1.0 the network itself centred numbers already rounded to f32. Such a model still works that way.
 TEST_F(OddTables, OlderModelsScaleTheirInputsThemselves) {
   train({"--data", file("a.csv", flowers(120)), "--steps", "300"});
   const auto lines = predict(file("b.csv", "width,length\n5,1\n1,6\n"));
@@ -253,7 +253,7 @@ TEST_F(OddTables, OlderModelsScaleTheirInputsThemselves) {
     EXPECT_EQ(old[k].substr(0, end), lines[k].substr(0, end));
     EXPECT_NEAR(std::stod(old[k].substr(end + 1)), std::stod(lines[k].substr(end + 1)), 1e-4);
   }
-  // So is it when it goes on learning.
+  // Also when it continues learning.
   const ProgramResult r = run_ebb({"train", "--resume", run(), "--steps", "302"});
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_EQ(evaluate({})["accuracy"], 1.0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Steps of `ebb train` on a GPU or, where there is none, on a device that computes nothing and counts what it is asked.
+// Steps of `ebb train` on a GPU or, if there is none, on a device that computes nothing and counts its requests.
 #include <gtest/gtest.h>
 
 #include "cuda/counted_driver.h"
@@ -36,7 +36,7 @@ TEST(TrainingOnAGpu, NeverWaitsForAStep) {
     const Dataset data = load_dataset(config);
     resolve_with(config, data);
     Trainer trainer(config, data);
-    // f16 waits for the first step that is taken, and a device that computes nothing may say no to some.
+    // f16 waits for the first step that is taken, and a device that computes nothing may reject some.
     do {
       testing::driver_calls().reset();
       trainer.step();

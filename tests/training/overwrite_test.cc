@@ -9,7 +9,7 @@
 #include "scratch_folder.h"
 #include "tiny_run.h"
 
-// A run in a folder where another one lies, and starts that fail.
+// A new run in a folder with an existing one, and failing starts.
 namespace ebb::program {
 namespace {
 
@@ -38,7 +38,7 @@ TEST(Overwrite, AStartThatFailsLeavesTheOldRunAsItWas) {
     EXPECT_NE(run_ebb(words).code, 0) << wrong[0];
     EXPECT_EQ(contents(run), before) << wrong[0];
   }
-  // So does one that is killed before it has saved anything.
+  // So does one killed before it has saved anything.
   RunningProgram program(
       ebb_words(tiny_run(run, {"--overwrite", "--steps", "1000000", "--checkpoint-every", "1000000"})));
   ASSERT_TRUE(program.wait_for("epoch")) << program.err();
@@ -82,7 +82,7 @@ TEST(Overwrite, FilesThatAreNoRunAreNotReplacedUnasked) {
   EXPECT_EQ(read_whole(scratch / "metrics.csv"), "mine");
 }
 
-// Killed while the files of the new run are moved: whoever opens the folder next moves the rest.
+// Killed while the files of the new run are moved: the next process to open the folder moves the rest.
 TEST(Overwrite, AReplacementThatWasCutOffIsFinished) {
   ScratchFolder scratch;
   const std::string run = scratch / "run";

@@ -4,7 +4,7 @@
 
 #include "tables.h"
 
-// `ebb predict`: where rows come from, what is handed on, and in which form; and the other results as JSON.
+// `ebb predict`: sources of rows, columns passed on, and output formats; and the other results as JSON.
 namespace ebb::program {
 namespace {
 
@@ -81,7 +81,7 @@ TEST_F(Predict, WordsThatTheNetworkDoesNotKnowAreCounted) {
   EXPECT_EQ(r.err, "ebb: note: column 2 (colour): 2 of 4 rows have a word that the network was not trained on\n");
 }
 
-// What overflows f32 comes out as NaN, which is no class and no number.
+// Results that overflow f32 come out as NaN, which is neither a class nor a number.
 TEST_F(Predict, ResultsThatAreNotFiniteAreLeftEmpty) {
   const std::string rows = file("b.csv", "width,length\n5,1\n1e300,1\n");
   const ProgramResult csv = run_ebb({"predict", "--run", run(), "--data", rows, "--probabilities"});

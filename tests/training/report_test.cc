@@ -129,7 +129,7 @@ TEST_F(ReportInBrowser, IsDrawnLightAndDark) {
   EXPECT_GT(std::set<std::int64_t>(values.begin(), values.end()).size(), 100u);  // not blank
   EXPECT_GT(brightness(light), 200);
   EXPECT_LT(brightness(dark), 80);
-  // For those who want to look: EBB_KEEP_SCREENSHOTS=FOLDER.
+  // For inspection: EBB_KEEP_SCREENSHOTS=FOLDER.
   if (const char* keep = std::getenv("EBB_KEEP_SCREENSHOTS")) {
     for (const std::string& png : {light, dark}) {
       std::filesystem::copy(png, keep, std::filesystem::copy_options::overwrite_existing);
@@ -137,7 +137,7 @@ TEST_F(ReportInBrowser, IsDrawnLightAndDark) {
   }
 }
 
-// A page of this width, and how much wider than its window it is, by its own measure.
+// By how much a page of this width is wider than its window, measured by itself.
 int overflow(const ScratchFolder& scratch, const std::string& html, int width) {
   std::string page = read_whole(html);
   page.insert(page.find("</body>"),
@@ -158,7 +158,7 @@ TEST_F(ReportInBrowser, FitsAPhone) {
   EXPECT_EQ(overflow(*scratch, page(), 390), 0);
   EXPECT_EQ(overflow(*scratch, page(), 320), 0);
   write_whole(*scratch / "wide.html", "<body><div style='width:700px'>x</div></body>");
-  EXPECT_GT(overflow(*scratch, *scratch / "wide.html", 390), 0);  // it would be noticed
+  EXPECT_GT(overflow(*scratch, *scratch / "wide.html", 390), 0);  // checks that it would be noticed
 }
 
 TEST_F(Report, ManyTestsAreALineWithoutMarkers) {
@@ -169,7 +169,7 @@ TEST_F(Report, ManyTestsAreALineWithoutMarkers) {
   EXPECT_EQ(count(curve, "class=\"line b\""), 2u);
 }
 
-// Pictures on black paper, on white paper and photographs, as they look on a light and on a dark page.
+// Pictures on black paper, on white paper and photographs, rendered on a light and on a dark page.
 TEST_F(ReportInBrowser, DrawingsFollowThePageAndPhotographsDoNot) {
   const auto page_with = [&](const std::string& name, int paper, int ink) {
     for (int i = 0; i < 20; ++i) {

@@ -14,7 +14,7 @@
 #include "scratch_folder.h"
 #include "tiny_run.h"
 
-// A run that was stopped, in whatever way, and resumed ends with the bits of one that was not.
+// A run that was stopped, in whatever way, and resumed is bit-identical to an uninterrupted one.
 namespace ebb::program {
 namespace {
 
@@ -32,7 +32,7 @@ void expect_same_tensors(const io::TensorMap& a, const io::TensorMap& b) {
   }
 }
 
-// All but the times.
+// Everything except the times.
 void expect_same_run(const RunFolder& a, const RunFolder& b) {
   const io::Checkpoint x = io::load_checkpoint(a.checkpoint()), y = io::load_checkpoint(b.checkpoint());
   expect_same_tensors(x.parameters, y.parameters);
@@ -63,7 +63,7 @@ void expect_whole(const RunFolder& folder) {
   }
 }
 
-// Interrupts a run when it says `word`, resumes it, and compares it with one that nobody interrupted.
+// Interrupts a run when it prints `word`, resumes it, and compares it with an uninterrupted one.
 void interrupt_and_resume(const std::vector<std::string>& settings, const std::string& word,
                           const std::string& model = "mlp") {
   ScratchFolder scratch;
@@ -179,7 +179,7 @@ TEST(Resume, TerminationAndHangUpSaveTooUnlessTheyAreIgnored) {
   EXPECT_EQ(program.wait(), 0) << program.err();
 }
 
-// The moments are numbers of milliseconds from a fixed seed; what is going on then differs from machine to machine.
+// The moments are numbers of milliseconds from a fixed seed; what they interrupt differs from machine to machine.
 TEST(Resume, KilledTwoHundredTimesItEndsWithTheSameBits) {
   ScratchFolder scratch;
   const std::vector<std::string> settings{"--steps",     "1500", "--checkpoint-every", "1",  "--eval-every", "100",

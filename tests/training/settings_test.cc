@@ -64,7 +64,7 @@ TEST(Settings, SurviveJson) {
   resolve(c);
   const nlohmann::json json = to_json(c);
   EXPECT_EQ(to_json(config_from_json(nlohmann::json::parse(json.dump()), "test")), json);
-  // A run from before there was a choice had relu and whole targets.
+  // A run from before this setting existed had relu and unsmoothed targets.
   const RunConfig old = config_from_json({{"model", "mlp"}}, "config.json");
   EXPECT_EQ(old.activation, "relu");
   EXPECT_EQ(old.label_smoothing, 0);
@@ -83,7 +83,7 @@ TEST(Settings, WhatMakesNoSenseIsRefusedInTheWordsOfTheOptions) {
   expect([](RunConfig& c) { c.tokens = 10; }, "--tokens must be at least 256, got 10");
   expect([](RunConfig& c) { c.model = "gpt", c.width = 30, c.heads = 4; },
          "--width 30 cannot be divided among --heads 4");
-  // However a name got into the settings, an unknown one is not replaced by another.
+  // However a name got into the settings, an unknown one is rejected, not replaced.
   expect([](RunConfig& c) { c.optimizer = "adamm"; }, "--optimizer: 'adamm' is not one of adamw, adam");
   expect([](RunConfig& c) { c.optimizer = "adamm"; }, "did you mean 'adam");
   expect([](RunConfig& c) { c.schedule = "cosin"; }, "did you mean 'cosine'?");

@@ -8,7 +8,7 @@
 
 #include "tables.h"
 
-// CSV files, as people have them: train, eval and predict.
+// Ordinary CSV files: train, eval and predict.
 namespace ebb::program {
 namespace {
 
@@ -81,7 +81,7 @@ TEST_F(Tables, ANumericTargetOfManyValuesIsARegression) {
   EXPECT_NEAR(std::stod(lines[2].substr(2)), 6000, 150);
   const std::string report = read_whole(run() + "/report.html");
   EXPECT_NE(report.find("Predicted over actual"), std::string::npos);
-  // The user decides otherwise.
+  // Options override the choice.
   EXPECT_NE(
       train({"--data", file("c.csv", "x,y\n1,1\n2,2\n3,3\n4,4\n1,1\n2,2\n"), "--task", "regression", "--steps", "20"})
           .out.find("regression"),
@@ -141,7 +141,7 @@ TEST_F(Tables, EveryComplaintNamesLineAndColumn) {
 TEST_F(Tables, SmallDataIsLearnedByDefault) {
   const ProgramResult r = train({"--data", file("a.csv", flowers(40))});
   EXPECT_EQ(evaluate({"--data", scratch / "a.csv"})["accuracy"], 1.0);
-  // At least 2,000 steps, told in at most forty lines.
+  // At least 2,000 steps, reported in at most forty lines.
   const auto config = nlohmann::json::parse(read_whole(run() + "/config.json"));
   EXPECT_GE(config["epochs"].get<double>() * 4, 2000);
   EXPECT_EQ(config["label-smoothing"], 0.1);
@@ -165,7 +165,7 @@ TEST_F(Tables, ProbabilitiesSumToOneAndGoToAFile) {
   EXPECT_EQ(parts[2], parts[4]);
 }
 
-// Numbers to predict need it most: a network remembers their noise.
+// Regression needs it most: a network memorises noise.
 TEST_F(Tables, APartIsHeldBackUnaskedWhereThereAreRowsEnough) {
   const auto rows = [](int n, bool classes) {
     std::mt19937 draw(5);
@@ -187,7 +187,7 @@ TEST_F(Tables, APartIsHeldBackUnaskedWhereThereAreRowsEnough) {
   EXPECT_FALSE(is_held_back(500, true, {}));
   EXPECT_TRUE(is_held_back(1200, true, {}));
   EXPECT_TRUE(is_held_back(500, true, {"--validation-fraction", "0.2"}));
-  // And ends a run that only learns noise.
+  // And it ends a run that only learns noise.
   const ProgramResult r = train({"--data", file("a.csv", rows(300, false))});
   EXPECT_NE(r.out.find("15 tests without a lower validation loss"), std::string::npos) << r.out;
   const auto config = nlohmann::json::parse(read_whole(run() + "/config.json"));
@@ -196,7 +196,7 @@ TEST_F(Tables, APartIsHeldBackUnaskedWhereThereAreRowsEnough) {
 }
 
 TEST_F(Tables, EarlyStoppingKeepsTheBestWeightsByValidation) {
-  // Labels are noise: the validation loss rises as soon as the network begins to remember them.
+  // Labels are noise: the validation loss rises as soon as the network begins to memorise them.
   std::string text = "a,b,c,k\n";
   std::mt19937 draw(3);
   for (int i = 0; i < 300; ++i) {
@@ -209,7 +209,7 @@ TEST_F(Tables, EarlyStoppingKeepsTheBestWeightsByValidation) {
   EXPECT_NE(r.out.find("are kept, the best on the validation data"), std::string::npos) << r.out;
   const nlohmann::json best = evaluate({}), last = evaluate({"--use", "last"});
   EXPECT_LT(best["step"], last["step"]);
-  // The lines of metrics say which data was measured: the lowest loss of the validation data is that of the weights
+  // The lines of metrics name the data measured: the lowest loss on the validation data is that of the weights
   // kept.
   std::istringstream metrics(read_whole(run() + "/metrics.jsonl"));
   nlohmann::json lowest;
@@ -219,7 +219,7 @@ TEST_F(Tables, EarlyStoppingKeepsTheBestWeightsByValidation) {
   }
   ASSERT_FALSE(lowest.is_null());
   EXPECT_EQ(best["step"], lowest["step"]);
-  // Resuming a run that has stopped does not go on.
+  // Resuming a run that has stopped early does not continue it.
   EXPECT_EQ(run_ebb({"train", "--resume", run()}).code, 0);
   EXPECT_EQ(evaluate({"--use", "last"})["step"], last["step"]);
 }

@@ -10,7 +10,7 @@
 #include "ebb/ops.h"
 #include "ebb/random.h"
 
-// The network that remembers keys and values against the one that reads its window anew.
+// Compares the network that stores keys and values with the one that reads its window anew.
 namespace ebb::program {
 namespace {
 

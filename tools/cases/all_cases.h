@@ -8,7 +8,7 @@ namespace ebb::table {
 const std::vector<Case>& all_cases();
 
 struct Operands {
-  Arrays arrays;  // what the reference sees: the numbers as the dtype keeps them
+  Arrays arrays;  // the reference's inputs: the numbers rounded to the dtype
   Tensors tensors;
 };
 Operands draw(const Case& c, const std::vector<Index>& shapes, DType dtype, Layout layout, unsigned seed);

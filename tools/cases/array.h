@@ -9,7 +9,7 @@
 #include "cases/test_tensor.h"
 #include "ebb/ops.h"
 
-// The arrays of the table's references: plain row-major doubles, indexed by hand.
+// Arrays for the table's references: plain row-major doubles, indexed by hand.
 namespace ebb::table {
 
 using Index = std::vector<std::int64_t>;
@@ -37,7 +37,7 @@ struct Array {
   double at(const Index& i) const { return const_cast<Array*>(this)->at(i); }
 };
 
-// body(index) for every index of a shape, in row-major order.
+// Calls body(index) for every index of a shape, in row-major order.
 template <class Body>
 void each_index(const Index& shape, Body body) {
   for (std::int64_t s : shape) {
@@ -75,7 +75,7 @@ Array along(const Array& x, std::size_t axis, std::int64_t length, F f) {
   return out;
 }
 
-// A number as a dtype keeps it.
+// A number rounded to a dtype.
 inline double kept(double x, DType dtype) {
   switch (dtype) {
     case DType::f32:
@@ -97,7 +97,7 @@ inline double kept(double x, DType dtype) {
   }
 }
 
-// Where the elements of an operand lie.
+// Memory layout of an operand.
 enum class Layout { contiguous, transposed, every_second, backwards, repeated };
 inline constexpr Layout kLayouts[] = {Layout::contiguous, Layout::transposed, Layout::every_second, Layout::backwards,
                                       Layout::repeated};
@@ -108,8 +108,8 @@ inline const char* name(Layout layout) {
 
 inline Tensor from_array(const Array& a, DType dtype) { return test_tensor(a.values, Shape(a.shape), dtype); }
 
-// The array as a tensor whose elements lie that way. `repeated` keeps the first slice along axis 0 and repeats it:
-// it changes the array.
+// The array as a tensor with that layout. `repeated` keeps the first slice along axis 0 and repeats it, which changes
+// the array.
 inline Tensor laid_out(Array& a, DType dtype, Layout layout) {
   const std::size_t rank = a.shape.size();
   if (rank == 0) return from_array(a, dtype);

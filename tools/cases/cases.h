@@ -12,7 +12,7 @@ namespace ebb::table {
 
 using Tensors = std::vector<Tensor>;
 using Arrays = std::vector<Array>;
-using Domain = std::vector<std::pair<double, double>>;  // intervals, away from kinks and poles
+using Domain = std::vector<std::pair<double, double>>;  // intervals that avoid kinks and poles
 
 struct Input {
   enum class Kind { real, index, mask };
@@ -29,17 +29,17 @@ struct Case {
   std::string name;
   std::vector<Input> inputs;
   std::vector<std::vector<Index>> shapes;  // of the inputs; gradients are checked for the first of them
-  std::vector<Index> large;                // shapes big enough to be shared among threads
+  std::vector<Index> large;                // shapes large enough to be shared among threads
   std::function<Tensor(const Tensors&)> call;
   std::function<Array(const Arrays&)> reference;
   bool integers = false;  // works on i64, i32 and u8 too
   bool halves = true;     // computed for f16 and bf16 as well
-  // The tolerance of values is a rounding of the value itself; where the value is a sum of products of its inputs that
-  // may cancel, a rounding of the same sum of their magnitudes.
+  // The tolerance of values is a rounding of the value itself; or, where the value is a sum of products of its inputs
+  // that may cancel, a rounding of the same sum of their magnitudes.
   bool sums_products = false;
   double loose = 1;  // times this
   double loose_gradient = 1;
-  double loose_narrow = 1;    // f32, f16 and bf16 gradients alone, beyond that
+  double loose_narrow = 1;    // an extra factor for f32, f16 and bf16 gradients only
   bool kink_at_ties = false;  // equal elements have no slope
 };
 

@@ -35,7 +35,7 @@ Array distances(const Array& a, const Array& b, const DistanceCall& call) {
   return out;
 }
 
-// x = cotangent, distances, a and, but for pairs, b.
+// x = cotangent, distances, a and, except for pairs, b.
 Array gradient(const Arrays& x, const DistanceCall& call) {
   const Array &a = x[2], &b = x[call.pairs ? 2 : 3];
   const std::int64_t n = b.shape[b.shape.size() - 2], depth = a.shape.back();
@@ -69,8 +69,8 @@ std::vector<Case> distance_cases() {
       value.name = "distances" + of;
       value.halves = false;  // cdist and pdist widen them
       value.inputs.resize(pairs ? 1 : 2);
-      // Less than a block and more, rows that are not whole vectors, sums of more than a run, the longer side on
-      // either.
+      // Less than a block and more, rows that are not whole vectors, sums of more than a run, either side being the
+      // longer one.
       if (pairs) {
         value.shapes = {{{4, 3}}, {{1, 5}}, {{2, 1}}, {{67, 5}}, {{9, 300}}, {{130, 17}}, {{0, 3}}, {{3, 0}}};
         value.large = {{300, 33}};

@@ -29,7 +29,7 @@ double reference_of(Op op, double a, double b = 0) {
   unary(                                                             \
       Op::NAME, #NAME, [](const Tensor& t) { return ebb::NAME(t); }, \
       [](double x) { return reference_of(Op::NAME, x); }, Domain{__VA_ARGS__})
-// A formula with a rule of its own is no operation of the oracle.
+// The oracle has no formulas with rules of their own.
 #define EBB_FORMULA(NAME, FORMULA, ...)                                                                          \
   unary(                                                                                                         \
       Op::NAME, #NAME, [](const Tensor& t) { return ebb::NAME(t); }, [](double x) -> double { return FORMULA; }, \
@@ -40,7 +40,7 @@ double reference_of(Op op, double a, double b = 0) {
       [](double a, double b) { return reference_of(Op::NAME, a, b); }, Domain EBB_BRACES A, Domain EBB_BRACES B)
 #define EBB_BRACES(...) __VA_ARGS__
 
-// Numbers without their fractions, so that operations on bits are in the walks of floats, too.
+// Numbers without their fractions, so that operations on bits are included in tests over floats.
 Tensor whole(const Tensor& x) { return is_integer(x.dtype()) ? x : cast(x, DType::i64); }
 Tensor places(const Tensor& x) { return remainder(whole(x), 6); }
 double places(double x) { return std::fmod(std::fmod(std::trunc(x), 6.0) + 6.0, 6.0); }
@@ -87,7 +87,7 @@ std::vector<Case> elementwise_cases() {
       EBB_UNARY(erf, {-2, 2}),
       EBB_UNARY(erfc, {-2, 2}),
       EBB_UNARY(erfcx, {-2, 2}, {6, 40}),
-      // Beside their roots these are differences of terms several times as large, and the C library's lgamma errs
+      // Near their roots these are differences of terms several times as large, and the C library's lgamma errs
       // itself.
       // Sums of terms of about 1 that cancel towards the zeros at 1 and 2, at 1.46 for digamma.
       looser(20, EBB_UNARY(lgamma, {0.4, 0.9}, {1.2, 1.8}, {2.2, 5})),

@@ -6,7 +6,7 @@
 // grid_sample and its gradients in plain loops, for x [N, C, (D,) H, W], grid [N, P, axes] and y [N, C, P].
 namespace ebb::table {
 
-// Elements along one axis that a coordinate of the grid reads: places (−1 outside), weights and their slopes.
+// Elements along one axis read for a coordinate of the grid: places (−1 outside), weights and their slopes.
 struct GridLine {
   std::vector<std::int64_t> place;
   std::vector<double> weight, slope;
@@ -48,7 +48,7 @@ inline GridLine grid_line(const GridSampleCall& call, std::int64_t size, double 
   return line;
 }
 
-// body(image, point, element's place along the axes, weight, derivatives of the weight to the point's coordinates)
+// Calls body(image, point, element's place along the axes, weight, derivatives of the weight by the coordinates).
 template <class Body>
 void each_grid_tap(const GridSampleCall& call, const Index& image, const Array& grid, Body body) {
   const std::size_t axes = image.size() - 2;

@@ -53,7 +53,7 @@ std::vector<LossCase> class_loss_cases() {
   const Tensor lists = tensor({{0, 2, -1, 3}, {-1, 0, 0, 0}, {3, 2, 1, 0}, {1, -1, 2, -1}, {2, 3, -1, 0}});
   const Tensor rows = spread({5}, 0.3, 1.5, 8), counted = tensor({true, true, false, true, true});
   const Tensor inside = spread({5, 4}, 0.1, 0.9, 4), mask = spread({5, 4}, 0.1, 0.9, 5);
-  // Few enough that no two errors are equal in bf16: their order is what the loss is made of.
+  // Few enough that no two errors are equal in bf16: the loss depends on their order.
   const Tensor few = spread({2, 4}, -2, 2, 7),
                few_set = tensor({{true, false, false, true}, {false, true, true, false}});
   const Tensor pixels = softmax(spread({2, 3, 5}, -2, 2, 6), 1).eval(),

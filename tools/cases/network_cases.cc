@@ -63,7 +63,7 @@ std::vector<Case> channel_norm_cases() {
       [](const Index& i, std::int64_t channels) { return i[0] * channels + i[1]; },
       {{2, 3, 5}, {2, 3, 5, 7}, {1, 1, 1}, {5, 33, 9}, {0, 3, 2}, {2, 2, 1031}});
 
-  // In evaluation the statistics are numbers like any others.
+  // In evaluation the statistics are ordinary numbers.
   Case c;
   c.op = Op::rsqrt;
   c.name = "batch_norm_evaluation";
@@ -91,7 +91,7 @@ namespace {
 
 // ---- attention ------------------------------------------------------------------------------------------------------
 
-// softmax(q·kᵀ/√D + mask)·v, 0 where a row sees nothing. A mask that is `visible` says what may be seen, others are
+// softmax(q·kᵀ/√D + mask)·v, 0 where a row sees nothing. With `visible` the mask says what may be seen, otherwise it is
 // added.
 Array attention_of(const Arrays& a, bool causal, bool visible) {
   const Array &q = a[0], &k = a[1], &v = a[2];

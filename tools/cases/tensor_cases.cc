@@ -187,7 +187,7 @@ void add_shape_cases(std::vector<Case>& cases) {
         if (x[0].numel() == 0) out.shape = {0, 1, 0};
         return out;
       });
-  cases.back().shapes.erase(cases.back().shapes.begin() + 3);  // −1 of nothing has no size
+  cases.back().shapes.erase(cases.back().shapes.begin() + 3);  // −1 is ambiguous for an empty shape
   shaped(
       Op::permute, "permute", {{{2, 3, 2}}, {{3, 0, 2}}, {{1, 33, 5}}, {{7, 3, 11}}, {{1, 1, 1}}, {{70, 50, 60}}},
       [](const Tensors& x) {
@@ -249,7 +249,7 @@ void add_shape_cases(std::vector<Case>& cases) {
       });
 }
 
-// Index operations: input 0 is the source, the last but one or last input the index.
+// Index operations: input 0 is the source, the last or last but one input the index.
 void add_index_cases(std::vector<Case>& cases) {
   auto indexed = [&cases](Op op, const char* name, std::vector<Input> inputs, std::vector<std::vector<Index>> shapes,
                           Tensor (*call)(const Tensors&), Array (*reference)(const Arrays&)) {
@@ -369,10 +369,10 @@ void add_index_cases(std::vector<Case>& cases) {
       });
 }
 
-// Σ y[n, c, p]·w[n, p, k]·x[n, c, index[n, p, k] − 1], x[.., −1] = 0, by its derivatives to y, x and w; rows of x have
-// four elements.
+// Σ y[n, c, p]·w[n, p, k]·x[n, c, index[n, p, k] − 1], x[.., −1] = 0, through its derivatives by y, x and w; rows of x
+// have four elements.
 void add_weighted_index_cases(std::vector<Case>& cases) {
-  // The parts of the sum: f(places in x, y and w).
+  // The terms of the sum: f(places in x, y and w).
   const auto each_product = [](const Array& index, std::int64_t rows, auto f) {
     each_index(index.shape, [&](const Index& i) {
       const auto at = static_cast<std::int64_t>(index.at(i)) - 1;
@@ -503,7 +503,7 @@ void add_matrix_cases(std::vector<Case>& cases) {
     c.shapes = std::move(shapes);
     c.call = call;
     c.reference = reference;
-    // Solvers lose the condition number of their matrices, some tens here, to their residuals and differences of
+    // Solvers lose the condition number of their matrices, some tens here, in their residuals and differences of
     // gradients.
     c.sums_products = op == Op::matmul;
     c.loose = op == Op::matmul ? 4 : 200;  // matmul: sums of up to hundreds of products, in another order

@@ -6,8 +6,8 @@
 
 namespace ebb::table {
 
-// The one place where the cases of the op table, the oracle's programs and the random programs get the tensors they
-// begin with: what puts these on a device runs all of them there.
+// The one place where the cases of the op table, the oracle's programs and the random programs get their initial
+// tensors: putting these on a device runs all of them there.
 template <class T>
 Tensor test_tensor(const std::vector<T>& values, const Shape& shape, DType dtype) {
   return cast(from_data(values, shape), dtype).eval();

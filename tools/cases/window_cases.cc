@@ -25,7 +25,7 @@ struct Window {
   }
 };
 
-// body(x index, w index, y index) for every product of the sum Σ x·w·y.
+// Calls body(x index, w index, y index) for every product of the sum Σ x·w·y.
 template <class Body>
 void each_product(const Window& o, const Index& x, const Index& w, const Index& y, Body body) {
   each_index({y[0], y[1], y[2], y[3], w[1], w[2], w[3]}, [&](const Index& i) {
@@ -99,7 +99,7 @@ std::vector<Case> window_cases() {
     };
     cases.push_back(c);
 
-    // The others take y instead of x, or of w; what they give has the shape that was left out.
+    // The others take y instead of x, or of w; their results have the shape of the one replaced.
     const auto swapped = [&](int which) {
       const auto change = [&](const std::vector<Index>& set) {
         const Index y = outputs(set[0], set[1]);
@@ -153,7 +153,7 @@ std::vector<Case> window_cases() {
     cases.push_back(c);
   }
 
-  // Where the largest element of each window is; values are told apart by their gradients below.
+  // The position of the largest element of each window; the gradients below distinguish values.
   struct Pool {
     const char* name;
     std::int64_t window[2];
@@ -255,7 +255,7 @@ std::vector<Case> window_cases() {
   const auto covers = [](std::int64_t i, std::int64_t outputs, std::int64_t size, std::int64_t at) {
     return at >= i * size / outputs && at * outputs < (i + 1) * size;
   };
-  // body(place in the image, window, elements of it) for every element of every window.
+  // Calls body(place in the image, window, elements of it) for every element of every window.
   const auto each_element = [covers](const Index& image, auto body) {
     each_index({image[0], image[1], 3, 2, image[2], image[3]}, [&](const Index& i) {
       if (!covers(i[2], 3, image[2], i[4]) || !covers(i[3], 2, image[3], i[5])) return;

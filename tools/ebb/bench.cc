@@ -13,13 +13,13 @@
 #include "ebb/ebb.h"
 #include "text_table.h"
 
-// `ebb bench`: what this machine and this build reach, in a few seconds. Comparisons with others are in bench/.
+// `ebb bench`: the performance of this machine and this build, in a few seconds. Comparisons with others are in bench/.
 namespace ebb::program {
 namespace {
 
 using Steady = std::chrono::steady_clock;
 
-// The shortest of the runs that fit into a third of a second, at least five: what disturbs can only make one longer.
+// The shortest of the runs that fit into a third of a second, at least five: disturbances can only lengthen a run.
 template <class F>
 double seconds(const F& run) {
   run();  // schedules are made and memory is touched
@@ -85,7 +85,7 @@ std::vector<Row> measure() {
   std::vector<Row> rows;
   const std::size_t bytes = std::size_t{64} << 20;
   const double copy = copy_seconds(bytes);
-  const double bandwidth = 2 * static_cast<double>(bytes) / copy;  // read and written
+  const double bandwidth = 2 * static_cast<double>(bytes) / copy;  // read and write
   rows.push_back({"copy", "64 MiB", copy, bandwidth / 1e9, "GB/s", 1});
 
   const std::int64_t n = 1024;

@@ -6,8 +6,8 @@ class App;
 }
 
 // The commands of the program, in the order of its help. NAME.cc (or the file of its family) defines add_NAME_command:
-// it adds a subcommand with its options, and a callback that does the work. A callback throws ebb::Error for work that
-// failed (exit code 1), CLI::ValidationError for wrong usage that only it can see (2) and Interrupted (130).
+// it adds a subcommand with its options, and a callback that does the work. A callback throws ebb::Error for failed
+// work (exit code 1), CLI::ValidationError for wrong usage that only it can detect (2) and Interrupted (130).
 #define EBB_COMMANDS(X)                                                                                      \
   X(train)                                                                                                   \
   X(eval)                                                                                                    \

@@ -9,14 +9,14 @@
 #include "gradcheck.h"
 #include "loss_name.h"
 
-// `ebb completion`: scripts for shells, made from the commands and options that the program has.
+// `ebb completion`: shell scripts generated from the program's commands and options.
 namespace ebb::program {
 namespace {
 
 struct Word {
-  std::vector<std::string> spellings;  // --json; empty for what stands without one
+  std::vector<std::string> spellings;  // --json; empty for positional arguments
   bool takes_value = false, takes_file = false;
-  std::vector<std::string> values;  // what may be given, where it is a list
+  std::vector<std::string> values;  // allowed values, if there is a list
 };
 
 struct Command {
@@ -30,7 +30,7 @@ std::vector<std::string> loss_names() {
   return names;
 }
 
-// The type of an option as help prints it says what may be given: LOSS, FILE, or a list in braces.
+// The type of an option as help prints it says which values are allowed: LOSS, FILE, or a list in braces.
 Word word_of(const CLI::Option& option) {
   Word w;
   for (const std::string& s : option.get_snames()) w.spellings.push_back("-" + s);
@@ -72,7 +72,7 @@ std::string names_of(const std::vector<Command>& commands) {
   return fmt::format("{}", fmt::join(names, " "));
 }
 
-// Positional arguments: their values, or files where there are none.
+// Positional arguments: their values, or files if there is no list.
 const Word* positional_of(const Command& c) {
   for (const Word& w : c.words) {
     if (w.spellings.empty()) return &w;

@@ -31,7 +31,7 @@ struct Converted {
 
 enum class Format { npy, npz, safetensors };
 
-// By the name: the file to be written has no bytes yet.
+// By the name: the output file has no bytes yet.
 Format format_of(const std::string& path) {
   const std::string extension = fs::path(path).extension().string();
   if (extension == ".npy") return Format::npy;
@@ -54,7 +54,7 @@ Converted read(const std::string& path) {
   }
 }
 
-// The tensors that were asked for; an unknown name is an error.
+// The requested tensors; an unknown name is an error.
 void keep_only(io::TensorMap& tensors, const std::vector<std::string>& names, const std::string& path) {
   if (names.empty()) return;
   std::vector<std::string_view> known;

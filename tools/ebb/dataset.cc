@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Examples as they are read, before they are divided.
+// Examples as read, before they are divided.
 struct Labelled {
   Tensor inputs, labels;
   std::vector<std::string> classes;
@@ -37,7 +37,7 @@ std::vector<std::string> numbers_as_names(std::int64_t count) {
 
 std::int64_t largest(const Tensor& labels) { return labels.numel() == 0 ? -1 : max(labels).item<std::int64_t>(); }
 
-// The first of these files that exists in the folder, plain or packed.
+// The first of these files that exists in the folder, plain or compressed.
 std::string find_file(const fs::path& folder, std::initializer_list<const char*> names) {
   for (const char* name : names) {
     for (const char* end : {"", ".gz"}) {
@@ -90,11 +90,11 @@ Labelled read_cifar(const fs::path& folder, bool test) {
 
 // ---- pictures -------------------------------------------------------------------------------------------------------
 
-// Networks of this program are for small pictures.
+// The networks of this program are for small pictures.
 constexpr std::int64_t kLargestSide = 128, kUsualSide = 64;
 
-// All the pictures [n, channels, height, width]. A height of 0 keeps the size they have, unless they differ in it or
-// are too large.
+// All the pictures [n, channels, height, width]. A height of 0 keeps their size, unless they differ in it or are too
+// large.
 Tensor read_pictures(const std::vector<std::string>& files, std::int64_t channels, std::int64_t height,
                      std::int64_t width) {
   std::vector<std::uint8_t> pixels;
@@ -173,13 +173,13 @@ Labelled read_labelled(const std::string& format, const std::string& path, const
   return read_idx_pair(images, labels);
 }
 
-// The same for a model that knows its columns and classes.
+// The same for a model with known columns and classes.
 Labelled read_again(const std::string& path, const DataFacts& known) {
   const TableRows rows = read_rows(path, known.table, known.classes, {.targets = true});
   return {rows.inputs, rows.targets, known.classes, known.table};
 }
 
-// A path of test examples inside the data's own folder, if there is one.
+// The path of test examples inside the data's own folder, if any.
 std::string own_test_path(const std::string& format, const std::string& path) {
   if (format == "idx") return images_file(path, true).empty() ? "" : path;
   if (format == "cifar") return fs::exists(cifar_files(path, true).front()) ? path : "";
@@ -191,7 +191,7 @@ std::string train_path(const std::string& format, const std::string& path) {
   return format == "images" && fs::is_directory(inside) ? inside.string() : path;
 }
 
-// Labels as the model numbers the same names.
+// Labels numbered as the model numbers the same names.
 Tensor renumber(const Labelled& read, const std::vector<std::string>& classes, const std::string& path) {
   if (read.classes == classes) return read.labels;
   std::vector<std::int64_t> number;
@@ -204,7 +204,7 @@ Tensor renumber(const Labelled& read, const std::vector<std::string>& classes, c
   return index_select(from_data(number, {static_cast<std::int64_t>(number.size())}), 0, read.labels).eval();
 }
 
-// A file or folder for a model that knows what it reads.
+// A file or folder for a model whose data facts are known.
 Examples read_known(const std::string& format, const std::string& path, const RunConfig& c, const DataFacts& facts,
                     bool test) {
   if (format == "csv") {
@@ -227,7 +227,7 @@ Examples read_known(const std::string& format, const std::string& path, const Ru
   return {read.inputs, renumber(read, facts.classes, path)};
 }
 
-// A part of the examples, chosen by the seed: files are often sorted by class. `first` gets the share, `rest` the
+// Splits the examples randomly by the seed: files are often sorted by class. `first` gets the share, `rest` the
 // others.
 void divide(const Examples& all, double share, std::uint64_t seed, const std::string& path, Examples& first,
             Examples& rest) {
@@ -250,8 +250,8 @@ void divide(const Examples& all, double share, std::uint64_t seed, const std::st
 
 constexpr std::uint64_t kTestSeed = 0x7e57, kValidationSeed = 0x7a11d;
 
-// Tables of fewer rows are learned whole: a tenth of them would decide by chance. Classes, whose labels are smoothed,
-// need it less than numbers.
+// Tables of fewer rows are used entirely for training: a tenth of them would decide by chance. Classes, whose labels
+// are smoothed, need validation less than numbers.
 constexpr std::int64_t kFewestNumbersToHoldBack = 100, kFewestClassesToHoldBack = 1000;
 
 // The end of a text is held back, of all else a part chosen by the seed.
@@ -296,7 +296,7 @@ Examples prepared(const Examples& e, const DataFacts& facts) {
   return out;
 }
 
-// Learns the facts from the examples to train on alone.
+// Learns the facts from the training examples only.
 void learn_facts(const Examples& train, DataFacts& facts) {
   if (facts.table.columns.empty()) return;
   const Tensor known = logical_not(isnan(train.inputs));
@@ -304,7 +304,7 @@ void learn_facts(const Examples& train, DataFacts& facts) {
   const Tensor mean_of_known = sum(where(known, train.inputs, 0.0), {0}) / count;
   const Tensor filled = where(known, train.inputs, mean_of_known);
   const Tensor deviation = stddev(filled, Axes{0}, false, 0), size = max(abs(filled), Axes{0});
-  // An input that never changes, but for the rounding of its mean, taught the network nothing: it stays 0.
+  // An input that never changes, except for the rounding of its mean, taught the network nothing: it stays 0.
   const Tensor scale = where(deviation > 1e-12 * size, 1.0 / deviation, 0.0);
   eval({mean_of_known, scale});
   facts.fill = facts.centre = mean_of_known.to_vector();
@@ -315,8 +315,8 @@ void learn_facts(const Examples& train, DataFacts& facts) {
   facts.target_scale = spread > 0 ? spread : 1;
 }
 
-// Columns whose values are different in the file and equal in f32, though they were centred: a few far from all others
-// leave no digits to them.
+// Columns whose values differ in the file but are equal in f32 even after centring: a few outliers leave no digits to
+// them.
 void note_lost_digits(const Examples& rows, const DataFacts& facts, std::vector<std::string>& notes) {
   const std::int64_t n = std::min<std::int64_t>(rows.size(), 4096);
   const Tensor some = rows.inputs.slice(0, 0, n);

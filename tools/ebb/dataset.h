@@ -10,7 +10,7 @@
 
 namespace ebb::program {
 
-// Examples and what they are; text as windows of tokens.
+// Examples and their targets; text as windows of tokens.
 struct Examples {
   Tensor inputs;   // pictures [n, channels, height, width] (u8, or f32 in [0, 1]), rows [n, inputs]; tokens [n, T],
                    // with positions [n, 2, T] where they are packed;
@@ -31,10 +31,10 @@ struct DataFacts {
   Vocabulary vocabulary;                     // text
   std::string model_config;                  // text: the config.json of the model that was read (--init)
   TableFacts table;                          // rows of a CSV file
-  std::vector<double> fill;                  // rows: what stands for a missing number, by input
+  std::vector<double> fill;                  // rows: replaces a missing number, by input
   std::vector<double> centre, scale;         // rows: (number − centre)·scale is what the network reads, by input; of
                                              // older models empty: the network itself has them
-  double target_mean = 0, target_scale = 1;  // numbers: target = mean + scale · what the network gives
+  double target_mean = 0, target_scale = 1;  // numbers: target = mean + scale · network output
   std::int64_t class_count() const { return static_cast<std::int64_t>(classes.size()); }
   std::int64_t outputs() const { return task == Task::numbers ? 1 : class_count(); }
 };
@@ -43,29 +43,29 @@ DataFacts facts_from_json(const nlohmann::json& json, const std::string& where);
 
 struct Dataset {
   Examples train, test;
-  Examples validation;  // a part of the examples to train on, where --validation-fraction asks for it
+  Examples validation;  // a part of the training examples, if --validation-fraction is given
   DataFacts facts;
   std::string description;         // "24000 generated digits"
-  std::vector<std::string> notes;  // sentences about the data that its owner should know
+  std::vector<std::string> notes;  // sentences about the data for its owner
 };
 
-// The network for this data where the user names none.
+// The default network for this data.
 std::string model_for_data(const RunConfig& config);
 
-// The data that `config` names. A path that cannot be what it should be is an Error. A model that goes on learning
-// gives the facts it `knows`: the same columns, classes and scales.
+// The data that `config` names. Throws an Error for an unsuitable path. A model that continues training passes the
+// facts it `knows`: the same columns, classes and scales.
 Dataset load_dataset(const RunConfig& config, const DataFacts* known = nullptr);
 
-// Only the examples to test on, for a model that was trained before: classes get the numbers they had then, and text is
-// cut into the tokens it knew.
+// Only the test examples, for a model trained before: classes get their earlier numbers, and text is cut into the
+// tokens the model knows.
 Examples load_test_examples(const RunConfig& config, const DataFacts& facts);
 
-// Inputs without targets, and what each is called: the row's number, or the picture's file.
+// Inputs without targets, and the name of each: the row's number, or the picture's file.
 struct Unlabelled {
   Tensor inputs;
   std::vector<std::string> names;
   bool pictures = false;
-  std::vector<std::string> kept_names;         // of columns that are handed on,
+  std::vector<std::string> kept_names;         // of columns that are passed on,
   std::vector<std::vector<std::string>> kept;  // and their fields, by row
   std::vector<std::string> notes;
 };

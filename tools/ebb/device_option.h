@@ -4,8 +4,8 @@
 
 namespace ebb::program {
 
-// --device of a command: cpu, cuda, cuda:N, or auto (the first GPU where there is one, else the CPU). What the command
-// computes is computed there.
+// The option --device of a command: cpu, cuda, cuda:N, or auto (the first GPU if there is one, else the CPU). The
+// command computes there.
 void add_device_option(CLI::App& command);
 
 }  // namespace ebb::program

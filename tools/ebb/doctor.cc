@@ -9,7 +9,7 @@
 #include "commands.h"
 #include "doctor/findings.h"
 
-// `ebb doctor`: what was found on this machine, what is missing and how to get it.
+// `ebb doctor`: the components found on this machine, those missing and how to get them.
 namespace ebb::program {
 namespace {
 

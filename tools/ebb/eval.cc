@@ -24,11 +24,11 @@ struct EvalCommand {
   bool json = false;
 };
 
-// The settings of the run, with other data where the user asks for it.
+// The settings of the run, with other data if the user requests it.
 RunConfig settings_of(const EvalCommand& c, RunConfig config) {
   if (!c.data.empty()) {
     config.data = c.data;
-    // All of a file that is named is for the test; generated data has a test set of its own.
+    // A file given here is all test data; generated data has a test set of its own.
     config.test_data = c.data == "digits" || c.data == "tales" ? "" : c.data;
     config.format = "auto";
   }

@@ -26,14 +26,14 @@ std::string little_endian(Unsigned value) {
   return bytes;
 }
 
-// Protobuf's wire format: seven bits a byte, the lowest first.
+// Protobuf's wire format: seven bits per byte, the lowest first.
 std::string varint(std::uint64_t value) {
   std::string bytes;
   for (; value >= 128; value >>= 7) bytes += static_cast<char>((value & 127) | 128);
   return bytes += static_cast<char>(value);
 }
 
-// A field begins with its number and the kind of what follows.
+// A field begins with its number and the type of its value.
 enum Wire { kVarint = 0, kEight = 1, kBytes = 2, kFour = 5 };
 std::string key(int number, Wire wire) { return varint(static_cast<std::uint64_t>(number << 3 | wire)); }
 std::string event_field(int number, double value) {
@@ -57,7 +57,7 @@ std::uint32_t crc32c(std::string_view bytes) {
   return ~c;
 }
 
-// A checksum of bytes that hold their own checksum is weak, so TensorFlow turns and shifts it.
+// A checksum of bytes that contain their own checksum is weak, so TensorFlow rotates and offsets it.
 std::uint32_t masked_crc32c(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xa282ead8u; }
 
 std::string tf_record(std::string_view bytes) {

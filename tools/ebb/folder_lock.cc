@@ -30,10 +30,10 @@ std::string read_holder(int descriptor) {
   const ssize_t n = ::pread(descriptor, text.data(), text.size(), 0);
   std::string holder(text.data(), n > 0 ? static_cast<std::size_t>(n) : 0);
   holder.erase(holder.find_last_not_of('\n') + 1);
-  return holder.empty() ? "another process" : holder;  // it has the lock and has not written its name yet
+  return holder.empty() ? "another process" : holder;  // it holds the lock but has not written its name yet
 }
 
-// Is the open file still the one of that name? Its last holder removes it when it is done.
+// Does the name still refer to the open file? Its last holder removes it when done.
 bool is_current(int descriptor, const fs::path& file) {
   struct stat open {
   }, named{};
@@ -51,14 +51,14 @@ std::optional<FolderLock> FolderLock::take(const fs::path& folder, std::string& 
   const fs::path file = folder / kLock;
   for (;;) {
     const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (descriptor < 0) return lock;  // a folder that cannot be written to: the first file in it says why
+    if (descriptor < 0) return lock;  // unwritable folder: writing the first file will report why
     if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
       const int reason = errno;
       if (reason == EWOULDBLOCK) holder = read_holder(descriptor);
       ::close(descriptor);
       if (reason == EWOULDBLOCK) return {};
       if (reason == EINTR) continue;
-      ::unlink(file.c_str());  // no locks here
+      ::unlink(file.c_str());  // no locks on this file system
       return lock;
     }
     if (is_current(descriptor, file)) {
@@ -78,11 +78,11 @@ FolderLock::FolderLock(FolderLock&& other) noexcept
 
 FolderLock::~FolderLock() {
   if (descriptor_ >= 0) {
-    ::unlink((folder_ / kLock).c_str());  // while it is held: nobody has taken this file over
+    ::unlink((folder_ / kLock).c_str());  // while it is held: no other process has taken this file over
     ::close(descriptor_);
   }
   std::error_code error;
-  if (made_folder_) fs::remove(folder_, error);  // where it is empty
+  if (made_folder_) fs::remove(folder_, error);  // if it is empty
 }
 
 }  // namespace ebb::program

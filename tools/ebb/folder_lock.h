@@ -6,13 +6,13 @@
 
 namespace ebb::program {
 
-// Says that this process writes into a folder: FOLDER/.lock, which names the process. The lock is the kernel's (flock),
-// so it ends with the process however that ends, and a file that a killed process left is taken over. Where a file
-// system has no locks nothing is held. The folder is made where there is none, and removed with the lock if it is empty
-// then.
+// Marks a folder as being written by this process: FOLDER/.lock, which names the process. The lock is the kernel's
+// (flock), so it ends with the process however that ends, and a file left by a killed process is taken over. On a file
+// system without locks nothing is held. The folder is created if necessary, and removed with the lock if it is then
+// empty.
 class FolderLock {
  public:
-  // Nothing where another process holds it; `holder` then says which one.
+  // Empty if another process holds it; `holder` then says which one.
   static std::optional<FolderLock> take(const std::filesystem::path& folder, std::string& holder);
   ~FolderLock();
   FolderLock(FolderLock&& other) noexcept;

@@ -12,7 +12,7 @@
 namespace ebb::program {
 namespace {
 
-// The number of a token, `chance` in [0, 1) deciding among the likely ones.
+// Chooses a token; `chance` in [0, 1) decides among the likely ones.
 std::int64_t choose(const std::vector<double>& logits, const GenerateOptions& o, double chance) {
   std::vector<std::int64_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);

@@ -21,14 +21,14 @@
 namespace ebb::program {
 namespace {
 
-// A gradient g is held against differences d taken in f64 at the same inputs: |g − d| <= relative·(|d| + floor).
+// A gradient g is compared with differences d taken in f64 at the same inputs: |g − d| <= relative·(|d| + floor).
 struct Bound {
   DType dtype;
   double relative, floor;
 };
 constexpr Bound kBounds[] = {
     {DType::f64, 1e-6, 1e-2}, {DType::f32, 1e-5, 1e-1}, {DType::f16, 1e-2, 1e-1}, {DType::bf16, 2e-2, 0.5}};
-// The second gradient rounds what the first one rounded already.
+// The second gradient adds roundings to those of the first.
 constexpr double kSecond = 4;
 
 struct Subject {
@@ -61,7 +61,7 @@ std::vector<Subject> all_subjects() {
   return all;
 }
 
-// In units of the bound's relative part: what is printed is comparable across inputs, and passes where it is at most
+// In units of the bound's relative part: printed numbers are comparable across inputs, and pass if they are at most
 // `relative`.
 double worst_error(const GradcheckReport& report, const Bound& bound) {
   double worst = 0;

@@ -5,7 +5,7 @@
 
 namespace ebb::program {
 
-// The operations and losses that `ebb gradcheck` knows.
+// The operations and losses that `ebb gradcheck` covers.
 std::vector<std::string> gradcheck_names();
 
 }  // namespace ebb::program

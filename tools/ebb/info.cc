@@ -14,7 +14,7 @@
 #include "ebb/memory.h"
 #include "text_table.h"
 
-// `ebb info`: what a file of tensors holds, or which devices there are.
+// `ebb info`: the contents of a file of tensors, or the available devices.
 namespace ebb::program {
 namespace {
 
@@ -34,7 +34,7 @@ Content::Item item_of(const std::string& name, const Tensor& x) {
   return {name, std::string(ebb::name(x.dtype())), x.shape(), bytes};
 }
 
-// A file is what its first bytes say, whatever it is called.
+// The first bytes decide the format, whatever the file's name.
 Content read_content(const std::string& path) {
   require(!std::filesystem::is_directory(path), Error::Kind::io, "{}: this is a folder, not a file", path);
   std::ifstream file(path, std::ios::binary);
@@ -96,7 +96,7 @@ void print_info(const std::string& path, bool json) {
   fmt::print("\nmetadata\n{}", text_list({c.metadata.begin(), c.metadata.end()}, 2));
 }
 
-// The devices of this machine, and why there is no GPU where there is none.
+// The devices of this machine, and the reason if there is no GPU.
 void print_devices(bool as_json) {
   std::vector<std::pair<std::string, std::string>> devices{{"cpu", fmt::format("{} threads", num_threads())}};
   for (int i = 0; i < cuda::count(); ++i) devices.emplace_back(fmt::format("cuda:{}", i), cuda::describe(i));

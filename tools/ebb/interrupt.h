@@ -6,8 +6,8 @@
 
 namespace ebb::program {
 
-// While it lives, the first SIGINT, SIGTERM or SIGHUP is only noted, so that the work can finish a step and save; a
-// second one ends the program at once. A signal that the program was started to ignore (nohup) stays ignored.
+// During its lifetime, the first SIGINT, SIGTERM or SIGHUP is only noted, so that the work can finish a step and save;
+// a second one ends the program at once. Signals that the program was started to ignore (nohup) stay ignored.
 class InterruptWatch {
  public:
   InterruptWatch();

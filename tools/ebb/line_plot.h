@@ -88,7 +88,7 @@ inline std::string lines(const Axes& axes, const std::vector<Line>& all) {
   const double step_y = nice_step(y1 - y0, 5), step_x = nice_step(x1 - x0, 8);
   std::vector<double> ticks;
   if (axes.log_y) {
-    // Powers of ten, and where there are few of them 2 and 5 times each.
+    // Powers of ten, and if there are few of them also 2 and 5 times each.
     const bool few = std::log10(y1 / y0) < 2.5;
     for (double power = std::pow(10, std::floor(std::log10(y0))); power <= y1; power *= 10) {
       for (double lead : {1.0, 2.0, 5.0}) {

@@ -11,7 +11,7 @@
 #include "loss_name.h"
 #include "text_table.h"
 
-// `ebb losses` and `ebb ops`: what there is, from the registry and the op table.
+// `ebb losses` and `ebb ops`: lists from the registry and the op table.
 namespace ebb::program {
 namespace {
 

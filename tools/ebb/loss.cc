@@ -50,7 +50,7 @@ LossOptionValues option_values(const LossCommand& c) {
   return values;
 }
 
-// Files by the names of this loss's inputs; what was given by another name is wrong usage.
+// Files by the names of this loss's inputs; other names are wrong usage.
 std::map<std::string, std::string> named_files(const LossInfo& loss, const std::map<std::string, std::string>& given,
                                                const std::string& first, std::string_view first_name) {
   std::map<std::string, std::string> files;
@@ -68,7 +68,7 @@ struct Request {
   std::map<std::string, std::string> inputs, gradients;
 };
 
-// All that can be wrong with the words themselves.
+// Checks everything about the words themselves.
 Request checked(const LossCommand& c) {
   try {
     const LossInfo& loss = loss_info(c.name);

@@ -12,7 +12,7 @@ namespace ebb::program {
 // The type of such an option, as help and completion name it.
 inline constexpr const char* kLossType = "LOSS";
 
-// The name of a loss as a word of a command; an unknown one is wrong usage, and the message says which may be meant.
+// Adds the name of a loss as an argument; an unknown one is wrong usage, and the message suggests the closest.
 CLI::Option* add_loss_name(CLI::App& command, std::string& name);
 
 }  // namespace ebb::program

@@ -11,10 +11,10 @@ class App;
 
 namespace ebb::program {
 
-// `--option NAME=VALUE`, as often as wanted.
+// `--option NAME=VALUE`, repeatable.
 void add_loss_options(CLI::App& command, std::vector<std::string>& options);
 
-// The values such words give to a loss; what it does not know is wrong usage.
+// The loss's option values from such words; unknown options are wrong usage.
 LossOptionValues loss_options(const std::string& loss, const std::vector<std::string>& options);
 
 }  // namespace ebb::program

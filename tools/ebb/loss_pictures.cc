@@ -16,9 +16,9 @@ namespace {
 Tensor like(const Tensor& x, double value) { return full_like(x, value); }
 Tensor column(const Tensor& x) { return unsqueeze(x, 1); }
 Tensor index_zero(const Tensor& x) { return zeros({x.size(0)}, DType::i64); }
-// Logits of three classes of which the first, the right one, moves; the others are 0.
+// Logits of three classes: the first, correct one varies; the others are 0.
 Tensor three_logits(const Tensor& x) { return stack({x, like(x, 0), like(x, 0)}, 1); }
-// A distribution (x, 1 − x), and the one it is held against.
+// A distribution (x, 1 − x), and the one it is compared with.
 Tensor two_shares(const Tensor& x) { return stack({x, 1 - x}, 1); }
 Tensor fixed_shares(const Tensor& x) { return stack({like(x, 0.3), like(x, 0.7)}, 1); }
 // Vectors at the angle x from (1, 0).
@@ -230,7 +230,7 @@ LossCurve curve_of(const LossPicture& p, const LossOptionValues& chosen) {
           g.to_vector()};
 }
 
-// A loss that is no function of one prediction: one element of its first differentiable input moves, all else stays.
+// For a loss that is not a function of one prediction: one element of its first differentiable input varies.
 LossCurve curve_of_case(const cases::LossCase& c, const LossOptionValues& chosen) {
   cases::LossCase with_options = c;
   for (const auto& [name, value] : chosen) with_options.options[name] = value;

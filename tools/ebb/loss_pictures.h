@@ -9,7 +9,7 @@
 // Losses and their gradients over the prediction, as Ebb computes them.
 namespace ebb::program {
 
-// The inputs of a loss when its prediction moves along x [n]: one term for each element of x.
+// The inputs of a loss as its prediction varies along x [n]: one term per element of x.
 struct LossPicture {
   std::string_view loss;
   const char* title;
@@ -27,7 +27,7 @@ struct LossCurve {
   std::vector<double> x, value, gradient;
 };
 
-// A picture of any loss: its own, or else its curve when one element of its first input moves.
+// A picture of any loss: its own, or else its curve as one element of its first input varies.
 LossCurve loss_curve(std::string_view loss, const LossOptionValues& options = {});
 std::string draw(const LossCurve& curve);  // SVG
 

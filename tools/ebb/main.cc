@@ -33,7 +33,7 @@ std::string suggestion(const std::string& wrong, const std::vector<std::string>&
   return ebb::did_you_mean(wrong, std::vector<std::string_view>(names.begin(), names.end()));
 }
 
-// The first word where it names no command.
+// The first word if it does not name a command.
 std::string unknown_command(const CLI::App& app, const std::string& word) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
@@ -62,8 +62,8 @@ std::string unexpected_word(const CLI::App& app) {
                      near.empty() ? fmt::format("; `{} --help` lists them", called) : near);
 }
 
-// A text of several lines would hide which line matters. Of several processes, all of which mistake a word, one says
-// so; what happens while they run is said by whomever it happens to.
+// A text of several lines would hide the one that matters. If several processes all reject a word, one of them reports
+// it; errors at run time are reported by the process they occur in.
 enum class Trouble { with_words, at_work };
 void complain(const char* text, Trouble trouble = Trouble::with_words) {
   const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
@@ -74,8 +74,8 @@ void complain(const char* text, Trouble trouble = Trouble::with_words) {
   }
 }
 
-// A standard descriptor that is closed would be given to the next file that is opened, and results printed into it. The
-// wrong end of /dev/null keeps its place: whatever uses it fails.
+// A closed standard descriptor would be reused for the next file opened, and results printed into it. The wrong end of
+// /dev/null occupies it: using it fails.
 void fill_closed_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0) continue;
@@ -84,7 +84,7 @@ void fill_closed_descriptors() {
   }
 }
 
-// Results that were lost on their way out are a failure, however late it shows: most are written by this flush.
+// Results lost on output are a failure, however late it shows: most are written by this flush.
 int after_output(int code) {
   const bool lost_before = std::ferror(stdout) != 0;
   errno = 0;
@@ -124,7 +124,7 @@ int run(int argc, char** argv) {
     complain(e.what());
     return kFailed;
   } catch (const std::exception& e) {
-    // {fmt} throws where the output cannot be written; after_output() says so.
+    // {fmt} throws if the output cannot be written; after_output() reports that.
     if (std::ferror(stdout) != 0 && dynamic_cast<const std::system_error*>(&e) != nullptr) return kOk;
     complain(e.what(), Trouble::at_work);
     return kFailed;

@@ -35,11 +35,11 @@ InputScaling::InputScaling(const Shape& example) {
 }
 
 void InputScaling::fit(const Tensor& inputs) {
-  const Tensor x = as_numbers(inputs.slice(0, 0, 4096));  // enough to tell a mean and a deviation
+  const Tensor x = as_numbers(inputs.slice(0, 0, 4096));  // enough to estimate mean and deviation
   const Axes axes = inputs.rank() == 4 ? Axes{0, 2, 3} : Axes{0};
   mean.value = reshape(ebb::mean(x, axes), mean.value.shape());
   const Tensor deviation = reshape(stddev(x, axes, false, 0), mean.value.shape());
-  scale.value = where(deviation > 1e-6, 1.0 / deviation, 1.0);  // a feature that never changes stays 0
+  scale.value = where(deviation > 1e-6, 1.0 / deviation, 1.0);  // a constant feature stays 0
   eval({mean.value, scale.value});
 }
 
@@ -118,7 +118,7 @@ Gpt::Gpt(const RunConfig& c, const DataFacts& facts)
       dropout(c.dropout),
       norm(c.width),
       head(c.width, facts.vocabulary.tokens(), {.bias = false}) {
-  // Small first values, as in GPT-2: the first loss is that of a uniform guess.
+  // Small initial values, as in GPT-2: the first loss is that of a uniform guess.
   for (Tensor* t : {&tokens.weight, &positions.weight, &head.weight}) *t = variable(nn::normal(t->shape(), 0, 0.02));
   for (std::int64_t k = 0; k < c.layers; ++k)
     blocks.emplace_back(c.width, c.heads, nn::TransformerBlockOptions{.dropout = c.dropout});

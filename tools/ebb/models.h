@@ -10,15 +10,15 @@
 #include "parallel_gpt.h"
 #include "run_config.h"
 
-// The networks that `ebb train` knows. They are plain structs; what a checkpoint holds are their members' names.
+// The networks that `ebb train` offers. They are plain structs; a checkpoint uses their members' names.
 namespace ebb::program {
 
-// (x − mean)·scale with numbers of the training data, kept with the weights: a checkpoint needs nothing else to read
-// new examples. Bytes become [0, 1] first.
+// (x − mean)·scale with numbers of the training data, kept with the weights: a checkpoint alone suffices to read new
+// examples. Bytes are first mapped to [0, 1].
 struct InputScaling {
   nn::Buffer mean, scale;                       // [channels, 1, 1], or [features]
-  explicit InputScaling(const Shape& example);  // leaves numbers as they are
-  void fit(const Tensor& inputs);               // to the examples to train on
+  explicit InputScaling(const Shape& example);  // initially the identity
+  void fit(const Tensor& inputs);               // to the training examples
   Tensor operator()(const Tensor& x, DType dtype) const;
   template <class V>
   void visit(V&& v) {
@@ -42,7 +42,7 @@ struct Mlp {
   }
 };
 
-// A convolution that keeps the size (but for its stride), normalized.
+// A convolution that keeps the size (except for its stride), normalized.
 struct ConvNorm {
   nn::Conv2d conv;
   nn::BatchNorm norm;
@@ -88,7 +88,7 @@ struct ResidualBlock {
   }
 };
 
-// He et al., 2016, for small pictures: three stages, each half the size and twice the channels of the one before.
+// He et al., 2016, for small pictures: three stages, each half the size and twice the channels of the previous one.
 struct ResNet {
   InputScaling input;
   ConvNorm stem;
@@ -107,8 +107,8 @@ struct ResNet {
   }
 };
 
-// A decoder of transformer blocks with learned positions. Called with tokens [n, T] it gives what the head is applied
-// to, [n·T, width]: the loss needs no logits.
+// A decoder of transformer blocks with learned positions. Called with tokens [n, T] it returns the input of the head,
+// [n·T, width]: the loss needs no logits.
 struct Gpt {
   nn::Embedding tokens, positions;
   nn::Dropout dropout;
@@ -128,27 +128,27 @@ struct Gpt {
   }
 };
 
-// The settings of the llama of a run: those of the model it began with, or of the options.
+// The settings of a run's llama: those of the model it began with, or of the options.
 models::LlamaConfig llama_config(const RunConfig& config, const DataFacts& facts);
 
-// One of them, and a model like any other to parameters(), optimisers and averages.
+// Any of the networks, usable as a model with parameters(), optimisers and averages.
 struct Model {
   std::variant<Mlp, Cnn, ResNet, Gpt, models::Llama, ParallelGpt> network;
-  Model(const RunConfig& config, const DataFacts& facts);  // first values from the calling thread's random numbers
+  Model(const RunConfig& config, const DataFacts& facts);  // initial values from the calling thread's random numbers
   Tensor operator()(const Tensor& x) {
     return std::visit([&](auto& net) { return net(x); }, network);
   }
   void fit_input(const Tensor& inputs);
   Gpt* gpt() { return std::get_if<Gpt>(&network); }
   models::Llama* llama() { return std::get_if<models::Llama>(&network); }
-  ParallelGpt* divided() { return std::get_if<ParallelGpt>(&network); }  // among the ranks
+  ParallelGpt* divided() { return std::get_if<ParallelGpt>(&network); }  // among ranks
   template <class V>
   void visit(V&& v) {
     std::visit([&](auto& net) { net.visit(v); }, network);
   }
 };
 
-// Loss of a batch, as a mean over its examples, and (of classes) how many were right. Floating targets are numbers.
+// Loss of a batch, as a mean over its examples, and (for classes) how many were right. Floating targets are numbers.
 struct BatchLoss {
   Tensor loss, right;
 };

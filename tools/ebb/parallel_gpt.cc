@@ -25,8 +25,8 @@ std::vector<Tensor> heads_apart(const Tensor& x, std::int64_t k, std::int64_t he
   return all;
 }
 
-// The plain layers have [out, in]: a part has rows of a layer that is divided by columns of its result, and columns of
-// one that is divided by rows.
+// The plain layers have [out, in]: a part has rows of a column-parallel layer, and columns of a row-parallel
+// one.
 Tensor rows_joined(const Tensor& parts) { return variable(reshape(parts, {parts.size(0) * parts.size(1), -1}).eval()); }
 Tensor columns_joined(const Tensor& parts) {
   return variable(contiguous(reshape(permute(parts, {1, 0, 2}), {parts.size(1), -1})).eval());
@@ -132,7 +132,7 @@ Tensor norm_over_parts(ParallelGpt& model, const Gradients& gradients) {
       squares.push_back(sum(square(reshape(g, {own, -1})), 1));
       return;
     }
-    std::vector<Tensor> of_parts;  // which may have a row more or less
+    std::vector<Tensor> of_parts;  // which may differ by a row
     for (std::int64_t p = first; p < last; ++p) {
       const auto row = [&](std::int64_t part) { return model.vocabulary * part / model.parts; };
       of_parts.push_back(sum(square(narrow(g, 0, row(p) - row(first), row(p + 1) - row(p)))));

@@ -16,7 +16,7 @@ struct ParallelBlock {
   nn::LayerNorm norm1, norm2;
   distributed::ColumnParallelLinear attention, up;  // attention: query, key and value of a part's heads
   distributed::RowParallelLinear projection, down;
-  nn::Dropout dropout;  // of what all ranks have alike
+  nn::Dropout dropout;  // for values that all ranks have
   explicit ParallelBlock(const RunConfig& config);
   Tensor operator()(const Tensor& x) const;  // [n, T, width]
   template <class V>
@@ -31,8 +31,8 @@ struct ParallelBlock {
   }
 };
 
-// Gpt with --tensor-parallel: the same network, of which every rank holds its parts. Embeddings and norms are the same
-// on all ranks; the rows of the head are divided, and no rank has all logits of a token.
+// Gpt with --tensor-parallel: the same network, with each rank holding its parts. Embeddings and norms are the same on
+// all ranks; the rows of the head are divided, and no rank has all logits of a token.
 struct ParallelGpt {
   int parts;
   distributed::World among;
@@ -55,16 +55,16 @@ struct ParallelGpt {
     v("head", head);
   }
 
-  // Calls f(tensor, shape, from) for what is divided: this rank has the elements from `from` on of a tensor of `shape`.
+  // Calls f(tensor, shape, from) for divided tensors: this rank has the elements from `from` on of a tensor of `shape`.
   void each_divided(const std::function<void(Tensor& own, const Shape& shape, std::int64_t from)>& f);
 };
 
 struct Gpt;
-// The same network in one piece; of a model that one process holds.
+// The same network in one piece, from a model held by one process.
 Gpt undivided(const ParallelGpt& model, const RunConfig& config, const DataFacts& facts);
 
-// The norm of all gradients together, from those of the parts that ranks have. The bits do not depend on their number.
-// A collective.
+// The norm of all gradients together, from the ranks' parts. The bits do not depend on the number of ranks. A
+// collective.
 Tensor norm_over_parts(ParallelGpt& model, const Gradients& gradients);
 
 }  // namespace ebb::program

@@ -26,7 +26,7 @@ struct PredictCommand {
 
 // The prediction for an example.
 struct Prediction {
-  bool finite = true;                 // NaN is no prediction, and no class is the likeliest then
+  bool finite = true;                 // NaN is not a prediction, and then no class is the most likely
   double number = 0;                  // of a regression
   std::size_t best = 0;               // of classes
   std::vector<double> probabilities;  // by class
@@ -50,7 +50,7 @@ std::vector<Prediction> predictions_of(const Tensor& predicted, const DataFacts&
   return out;
 }
 
-// A field of CSV, in quotes where it needs them.
+// A CSV field, quoted if necessary.
 std::string field(const std::string& text) {
   if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
   std::string s = "\"";
@@ -84,7 +84,7 @@ std::string as_csv(const Unlabelled& data, const std::vector<Prediction>& all, c
   return s;
 }
 
-// An array with a line for each example.
+// An array with one line per example.
 std::string as_json(const Unlabelled& data, const std::vector<Prediction>& all, const DataFacts& facts,
                     bool probabilities) {
   std::string s = "[";

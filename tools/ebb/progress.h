@@ -18,7 +18,7 @@ class Clock {
 
 std::string duration(double seconds);  // "20 ms", "4.2 s", "1 min 20 s", "2 h 5 min"
 
-// A line on a terminal that redraws itself about ten times a second; elsewhere nothing.
+// A line on a terminal, redrawn about ten times a second; no output elsewhere.
 class Progress {
  public:
   enum class To { output, errors, nobody };
@@ -31,12 +31,12 @@ class Progress {
     double samples_per_second, seconds_left;
   };
   void show(const State& state);
-  // A line that stays, above the moving one.
+  // Prints a line that stays, above the moving one.
   void say(const std::string& line);
   bool terminal() const { return terminal_; }
 
  private:
-  std::FILE* out_;  // null: it says nothing
+  std::FILE* out_;  // null: prints nothing
   bool terminal_;
   int columns_;
   bool drawn_ = false;

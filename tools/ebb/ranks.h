@@ -6,22 +6,22 @@
 
 #include "run_folder.h"
 
-// `mpirun -n 4 ebb train`: all ranks train, and rank 0 leads. It alone speaks, tests and writes.
+// `mpirun -n 4 ebb train`: all ranks train, and rank 0 leads. Only rank 0 prints, tests and writes.
 namespace ebb::program {
 
-bool leads();  // also where there is only this process
+bool leads();  // also true for a single process
 
 // The leader opens the folder first, and locks it for all ranks: it may have to finish what an interrupted run began.
-// Where it cannot, all ranks fail.
+// If it cannot, all ranks fail.
 RunFolder open_folder(const std::string& path);
 
-// How many shards a batch has unless --shards says so: one without a launcher.
+// The default number of shards per batch: one without a launcher.
 std::int64_t usual_shards();
 
-// A host's processors are shared by its ranks.
+// Divides a host's processors among its ranks.
 void share_threads();
 
-// How the ranks got on with each other: a collective, all ranks ask.
+// Waiting and transport times of the ranks: a collective, called by all ranks.
 struct RankReport {
   std::string host;
   double waiting = 0;  // seconds in which it waited for others

@@ -33,7 +33,7 @@ std::string introduction(const ReportFacts& f) {
                      grouped(f.parameters), grouped(f.data->train.size()), unit, grouped(f.data->test.size()));
 }
 
-// A ring that is filled as far as the answers are right, or as the variance is explained.
+// A ring filled by the share of correct answers, or of explained variance.
 std::string ring(const ReportFacts& f) {
   if (is_text(f)) return {};
   const double around = 2 * 3.14159265358979 * 54;
@@ -84,7 +84,7 @@ std::string section(const char* id, const std::string& heading, const std::strin
   return fmt::format("<section id=\"{}\"><h2>{}</h2><p>{}</p>{}</section>\n", id, heading, words, inside);
 }
 
-// Why the two curves of the loss cannot be compared as they are.
+// Says why the two curves of the loss cannot be compared directly.
 std::string about_the_loss(const ReportFacts& f) {
   const double s = f.config.label_smoothing, n = static_cast<double>(f.data->facts.class_count());
   std::string words;
@@ -138,7 +138,7 @@ std::string texts(const ReportFacts& f) {
   return section("texts", "What it writes", "The beginning in colour was given, the rest is the network's.", s);
 }
 
-// Settings of other networks and other data would only be in the way.
+// Settings of other networks and other data would only be clutter.
 bool matters(const std::string& name, const RunConfig& c) {
   const auto any_of = [&](std::initializer_list<const char*> names) {
     return std::find(names.begin(), names.end(), name) != names.end();
@@ -179,7 +179,7 @@ std::string settings(const ReportFacts& f) {
                  s + "</dl>");
 }
 
-// How evenly the work was shared.
+// How evenly the work was shared among ranks.
 std::string ranks(const ReportFacts& f) {
   if (f.ranks.size() < 2) return {};
   std::string s = "<dl class=\"settings\">";

@@ -26,22 +26,22 @@ struct ReportFacts {
   std::vector<RankReport> ranks;  // of several processes
 };
 
-// One page of HTML that needs nothing else: no scripts, no network, light and dark.
+// One self-contained HTML page: no scripts, no network, light and dark.
 std::string render_report(const ReportFacts& facts);
 
 // Its parts.
 std::string loss_curve(const ReportFacts& facts);
 std::string accuracy_curve(const ReportFacts& facts);
 std::string r2_curve(const ReportFacts& facts);
-std::string scatter_plot(const ReportFacts& facts);  // numbers: what was predicted over what is
+std::string scatter_plot(const ReportFacts& facts);  // numbers: predicted over actual
 std::string rate_curve(const ReportFacts& facts);
 std::string speed_curve(const ReportFacts& facts);
 std::string confusion_matrix(const ReportFacts& facts);
 std::string class_bars(const ReportFacts& facts);
 std::string first_pictures(const ReportFacts& facts, std::size_t count);
-std::string surest_mistakes(const ReportFacts& facts, std::size_t count);  // empty where there are none
-// Drawings on paper follow the page's light or dark: they are inverted where their paper is of the other kind.
-// Photographs stay as they are.
+std::string surest_mistakes(const ReportFacts& facts, std::size_t count);  // empty if there are none
+// Drawings on paper follow the page's light or dark theme: inverted if their paper is of the other kind. Photographs
+// are unchanged.
 enum class Paper { none, black, white };
 Paper paper_of(const Tensor& pictures);
 const char* report_style();

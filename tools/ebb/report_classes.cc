@@ -73,7 +73,7 @@ std::string confusion_matrix(const ReportFacts& f) {
     s += fmt::format("<tr><th>{}</th>", escaped(name(f, a)));
     for (std::int64_t p = 0; p < c.classes; ++p) {
       const std::int64_t n = c.at(a, p);
-      // The diagonal by its share of the row, mistakes by their share of the commonest mistake.
+      // The diagonal relative to its row, mistakes relative to the most common mistake.
       const double share =
           static_cast<double>(n) / static_cast<double>(a == p ? std::max<std::int64_t>(total, 1) : most_wrong);
       const double depth = a == p ? 0.2 + 0.5 * share : n > 0 ? 0.14 + 0.56 * share : 0;
@@ -97,7 +97,7 @@ std::string class_bars(const ReportFacts& f) {
   };
   std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return share(a) < share(b); });
   order.resize(std::min<std::size_t>(order.size(), 20));
-  // Between the hardest class and all right: the differences are what one wants to see.
+  // From the hardest class to all correct: the differences are the point of the plot.
   const double from = std::min(0.95, std::max(0.0, share(order.front()) - 0.1));
   std::size_t longest = 2;
   for (std::int64_t k : order) longest = std::max(longest, name(f, k).size());

@@ -8,7 +8,7 @@
 namespace ebb::program {
 namespace {
 
-// Held-out data: the validation data where there is some, else the test data.
+// Held-out data: the validation data if there is some, else the test data.
 Split held_out(const ReportFacts& f) { return f.data->validation.size() > 0 ? Split::validation : Split::test; }
 
 constexpr std::size_t kMostPoints = 800;  // more than a screen can show
@@ -32,7 +32,7 @@ plot::Line line(const ReportFacts& f, Split split, const char* name, const char*
   return out;
 }
 
-// An average that forgets, so that the course shows through the noise of batches.
+// An exponential average, so that the trend shows through the noise of batches.
 plot::Line smoothed(const plot::Line& raw, const char* name, const char* style) {
   plot::Line out{name, raw.x, {}, style};
   const double keep = 1 - 1 / std::max(1.0, static_cast<double>(raw.y.size()) / 40);
@@ -48,13 +48,13 @@ plot::Line smoothed(const plot::Line& raw, const char* name, const char* style) 
 double least(const plot::Line& l) { return l.y.empty() ? NAN : *std::min_element(l.y.begin(), l.y.end()); }
 double most(const plot::Line& l) { return l.y.empty() ? NAN : *std::max_element(l.y.begin(), l.y.end()); }
 
-// One training line alone is a dot of no length.
+// A single training point is a line of no length.
 std::string draw(const plot::Axes& axes, std::vector<plot::Line> lines) {
   std::erase_if(lines, [](const plot::Line& l) { return l.x.empty(); });
   return plot::lines(axes, lines);
 }
 
-// Small enough that the words can be read on a phone; the less important ones flat.
+// Small enough for the words to be legible on a phone; less important plots are flat.
 void set_size(plot::Axes& axes, const ReportFacts& f, bool flat) {
   axes.width = 460;
   axes.height = flat && f.data->facts.task != Task::text ? 200 : 270;
@@ -80,7 +80,7 @@ std::string accuracy_curve(const ReportFacts& f) {
   const auto accuracy = [](const MetricRow& r) { return r.accuracy.value_or(NAN); };
   const plot::Line raw = line(f, Split::train, "", "faint", accuracy), smooth = smoothed(raw, "training", "a");
   const plot::Line test = line(f, held_out(f), name_of(held_out(f)), "b", accuracy);
-  // From where most of the course happens: the first steps would press it against the upper edge.
+  // From where most of the course happens: the first steps would compress it against the upper edge.
   double low = least(test);
   if (smooth.y.size() > 8) low = std::fmin(low, smooth.y[smooth.y.size() / 8]);
   plot::Axes axes{.title = "Accuracy", .x_label = "epoch"};

@@ -29,7 +29,7 @@ Paper paper_of(const Tensor& pictures) {
   if (pictures.rank() != 4 || pictures.size(0) == 0) return Paper::none;
   const Tensor some = pictures.slice(0, 0, std::min<std::int64_t>(64, pictures.size(0)));
   const Tensor bright = cast(some, DType::f64) * (some.dtype() == DType::u8 ? 1.0 / 255 : 1.0);
-  // Colour is a difference between channels.
+  // A difference between channels means colour.
   if (max(max(bright, Axes{1}) - min(bright, Axes{1})).item() > 0.02) return Paper::none;
   const double dark = mean(cast(bright < 0.1, DType::f64)).item(), light = mean(cast(bright > 0.9, DType::f64)).item();
   return dark > 0.5 ? Paper::black : light > 0.5 ? Paper::white : Paper::none;

@@ -38,7 +38,7 @@ Words own_words() {
   return words;
 }
 
-// The command line of the ranks: the words without those that are for this process.
+// The command line of the ranks: the words without those for this process.
 Words words_of_ranks(const Words& own) {
   Words words;
   for (std::size_t k = 1; k < own.size(); ++k) {
@@ -60,7 +60,7 @@ pid_t start(const Words& words) {
   require(child >= 0, Error::Kind::io, "train: no process can be started");
   if (child > 0) return child;
 #ifdef __linux__
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // ranks do not go on when nobody would start them again
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // ranks must not outlive the process that would restart them
 #endif
   ::execvp(argv[0], argv.data());
   std::fprintf(stderr, "ebb: %s cannot be started\n", argv[0]);
@@ -104,10 +104,10 @@ void train_with_restarts(const Restarts& restarts, const std::string& folder) {
     require(code != kWrongUsage && code != 127, "train: it could not be started, see above");
     require(restarted < restarts.most, "train: failed with code {} after {} restarts; {} has the last checkpoint", code,
             restarted, folder);
-    // Before the first checkpoint there is nothing to go on from.
+    // Before the first checkpoint there is nothing to resume.
     if (RunFolder(folder, RunFolder::Use::reads).holds_checkpoint()) words = {"train", "--resume", folder};
     std::fprintf(stderr, "ebb: training failed with code %d; restart %d of %d\n", code, restarted + 1, restarts.most);
-    std::this_thread::sleep_for(std::chrono::seconds(1));  // whoever is left of the ranks ends
+    std::this_thread::sleep_for(std::chrono::seconds(1));  // lets the remaining ranks end
   }
 }
 

@@ -31,7 +31,7 @@ std::string complaint(const std::string& value, const std::vector<std::string>& 
   return fmt::format("'{}' is not one of {}{}", value, fmt::join(choices, ", "), did_you_mean(value, views));
 }
 
-// Help shows the choices, and a word that is not among them gets the nearest one proposed.
+// Help shows the choices, and an unknown word gets the nearest one suggested.
 CLI::Validator one_of(const std::vector<std::string>& choices) {
   return CLI::Validator(
       [choices](std::string& value) {
@@ -43,7 +43,7 @@ CLI::Validator one_of(const std::vector<std::string>& choices) {
 
 std::string text_of(const json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
-// JSON as CLI11 sees a file of settings: an object of names with a value, or an array of values, each.
+// JSON as CLI11 reads settings: an object that maps names to values or arrays of values.
 class JsonSettings : public CLI::Config {
  public:
   explicit JsonSettings(std::string path) : path_(std::move(path)) {}
@@ -89,7 +89,7 @@ std::vector<std::string> optimizer_names() {
 }
 
 void add_settings(CLI::App& app, RunConfig& config) {
-  // Where the help begins a new heading.
+  // First setting under each heading of the help.
   const std::map<std::string, std::string> headings{
       {"model", "Network"}, {"data", "Data"}, {"hidden", "Network"}, {"epochs", "Training"}, {"workers", "Running"}};
   std::string heading;
@@ -126,7 +126,7 @@ void read_settings_file(CLI::App& app, const std::string& path) {
     CLI::Option* option = app.get_option_no_throw("--" + name);
     require(option != nullptr && name != "config" && name != "help", Error::Kind::io, "{}: there is no setting '{}'{}",
             path, item.name, did_you_mean(name, views));
-    if (option->count() > 0) continue;  // the command line decides
+    if (option->count() > 0) continue;  // the command line takes precedence
     try {
       option->add_result(item.inputs);
       option->run_callback();
@@ -163,7 +163,7 @@ RunConfig config_from_json(const json& all, const std::string& where) {
 
 namespace {
 
-// Settings that the tensor-parallel network does not have.
+// Rejects settings that the tensor-parallel network does not have.
 void require_divisible(const RunConfig& c) {
   require(c.model == "gpt", "--tensor-parallel divides --model gpt, not {}", c.model);
   require(c.heads % c.tensor_parallel == 0, "--tensor-parallel {}: --heads {} cannot be divided into so many parts",
@@ -207,7 +207,7 @@ void resolve(RunConfig& c) {
   choose(c.kv_heads, c.heads);
   choose(c.feed_forward, (8 * c.width / 3 + 31) / 32 * 32);
   if (c.patience > 0 && c.validation_fraction < 0) c.validation_fraction = kUsualValidation;
-  // Rates that work for the small networks of this program; sign and plain gradient steps have other sizes.
+  // Rates that work for the small networks of this program; sign and plain gradient steps need other sizes.
   const double adaptive = tuned ? 2e-5 : gpt ? 2e-3 : c.model == "mlp" ? 1e-3 : 3e-3;
   const bool plain = c.optimizer == "sgd", sign = c.optimizer == "lion";
   choose(c.lr, plain ? 0.05 : sign ? adaptive / 10 : c.optimizer == "lars" ? 1.0 : adaptive);
@@ -259,7 +259,7 @@ void resolve(RunConfig& c) {
 void resolve_length(RunConfig& c, std::int64_t examples, bool rows) {
   const bool gpt = c.model == "gpt" || c.model == "llama", mlp = c.model == "mlp";
   if (c.batch == 0) {
-    // Small batches for little data, so that a pass is several steps.
+    // Small batches for little data, so that a pass has several steps.
     c.batch = gpt ? 16 : 64;
     while (c.batch > 8 && examples < 16 * c.batch) c.batch /= 2;
   }

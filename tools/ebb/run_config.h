@@ -12,8 +12,8 @@ class App;
 namespace ebb::program {
 
 // Everything that decides what a training run computes, and how it is shown. A number that is 0 (or −1) where that
-// makes no sense is chosen by resolve(), and what depends on the number of examples by resolve_length() (on more of the
-// data: by resolve_with(), trainer.h).
+// makes no sense is chosen by resolve(), those that depend on the number of examples by resolve_length() (on other
+// facts of the data: by resolve_with(), trainer.h).
 struct RunConfig {
   std::string model = "auto";
   std::string init = "";
@@ -75,11 +75,11 @@ struct RunConfig {
   std::int64_t log_every = 0;
 };
 
-inline constexpr double kUsualValidation = 0.1;  // of the training data, where it is held back unasked
+inline constexpr double kUsualValidation = 0.1;  // share of the training data, if held back by default
 
 std::vector<std::string> optimizer_names();  // of the library's registry
 
-// Calls v(name, member, help, choices) for every setting: the one list that options, files and checks are made from.
+// Calls v(name, member, help, choices) for every setting: the one list behind options, files and checks.
 template <class Config, class V>
 void each_setting(Config& c, V&& v) {
   using Choices = std::vector<std::string>;
@@ -177,22 +177,22 @@ void each_setting(Config& c, V&& v) {
   v("log-every", c.log_every, "Steps between lines of metrics (0: about 400 lines in all)", any);
 }
 
-// "6 GiB", "500 MB" or a number of bytes; nothing is 0.
+// "6 GiB", "500 MB" or a number of bytes; an empty text is 0.
 std::size_t bytes_of(const std::string& size);
 
 // One option --NAME for every setting.
 void add_settings(CLI::App& app, RunConfig& config);
 
-// Reads a JSON or TOML file with options of the command by their names and takes those that the command line did not
-// give. A name that does not exist is an error that proposes the closest one.
+// Reads a JSON or TOML file with options of the command by name; the command line takes precedence. Unknown names are
+// rejected, with the closest one suggested.
 void read_settings_file(CLI::App& app, const std::string& path);
 
 nlohmann::json to_json(const RunConfig& config);
 RunConfig config_from_json(const nlohmann::json& json, const std::string& where);
 
-// Chooses what was left open and refuses what makes no sense, in the words of the options.
+// Chooses what was left open and rejects what makes no sense, naming the options.
 void resolve(RunConfig& config);
-// Chooses batch and epochs for this many examples to train on: little data needs many passes, and rows of a table more
+// Chooses batch and epochs for this many training examples: little data needs many passes, and rows of a table more
 // than pictures, which are larger.
 void resolve_length(RunConfig& config, std::int64_t examples, bool rows = false);
 

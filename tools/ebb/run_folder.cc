@@ -23,7 +23,7 @@ constexpr const char* kTable = "metrics.csv";
 constexpr const char* kEvents = "events.out.tfevents.ebb";
 constexpr const char* kTableHead = "step,epoch,split,loss,accuracy,lr,samples_per_second,seconds,r2,bits_per_byte\n";
 
-// All that belongs to a run.
+// All files of a run.
 constexpr std::array kFiles{"config.json",
                             "checkpoint.safetensors",
                             "checkpoint.previous.safetensors",
@@ -33,8 +33,8 @@ constexpr std::array kFiles{"config.json",
                             kEvents,
                             "report.html"};
 constexpr const char* kNew = ".new";         // a run that is not established yet
-constexpr const char* kComplete = ".ready";  // one that is, and whose files are on their way into the folder
-constexpr const char* kManifest = "files";   // which files that one has
+constexpr const char* kComplete = ".ready";  // one that is, with its files being moved into the folder
+constexpr const char* kManifest = "files";   // lists the files of that one
 
 constexpr std::array kSplits{"train", "validation", "test"};
 Split split_of(const std::string& name) {
@@ -50,7 +50,7 @@ std::string as_line(const MetricRow& r) {
   return j.dump() + "\n";
 }
 
-// JSON has no word for infinities and NaN, which are written as null.
+// JSON cannot express infinities and NaN, which are written as null.
 double number(const json& j, const char* key) {
   return j.at(key).is_null() ? std::numeric_limits<double>::quiet_NaN() : j.at(key).get<double>();
 }
@@ -93,7 +93,7 @@ std::string as_events(const MetricRow& r) {
   return all;
 }
 
-// Files that a killed run had not finished: NAME.xxxxxxxx.tmp.
+// Files left unfinished by a killed run: NAME.xxxxxxxx.tmp.
 void remove_halves(const fs::path& folder) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
@@ -150,8 +150,8 @@ void RunFolder::begin(const json& config_json) {
   keep_metrics(0);
 }
 
-// The folder with the new run gets another name, which is one step of the file system and decides which of the two runs
-// is there; moving the files afterwards can be repeated.
+// The folder with the new run is renamed, which is one step of the file system and decides which of the two runs
+// exists; moving the files afterwards can be repeated.
 void RunFolder::establish() {
   if (!begun_) return;
   begun_ = false;

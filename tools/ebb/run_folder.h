@@ -14,14 +14,14 @@ namespace ebb::program {
 enum class Split { train, validation, test };
 const char* name_of(Split split);
 
-// A line of metrics: training since the line before, or how the network does on examples it does not train on.
+// A line of metrics: training since the previous line, or results on examples it does not train on.
 struct MetricRow {
   std::int64_t step = 0;
   double epoch = 0;
   Split split = Split::train;
   double loss = 0;
   std::optional<double> accuracy = {};       // of classes
-  std::optional<double> r2 = {};             // of numbers: the share of their variance that is explained
+  std::optional<double> r2 = {};             // of numbers: the explained share of their variance
   std::optional<double> bits_per_byte = {};  // of text
   double lr = 0;
   double samples_per_second = 0;
@@ -29,39 +29,39 @@ struct MetricRow {
   double time = 0;     // of day, since 1970
 };
 
-// The files of a run. The metrics are there three times, for programs (metrics.jsonl), for spreadsheets
-// (metrics.csv) and for TensorBoard (events.out.tfevents.ebb); the lines of JSON are what is read back.
+// The files of a run. The metrics are stored three times, for programs (metrics.jsonl), for spreadsheets (metrics.csv)
+// and for TensorBoard (events.out.tfevents.ebb); the lines of JSON are read back.
 //
-// A run that is begun where another one lies is written beside it and takes its place all at once when its first
-// checkpoint is saved: until then the other one is as it was, whatever happens.
+// A run begun in another run's folder is written next to it and replaces it all at once when its first checkpoint is
+// saved: until then the other one is unchanged, whatever happens.
 class RunFolder {
  public:
-  // reads: nothing is written, as by the ranks that do not lead.
+  // reads: nothing is written, for ranks that do not lead.
   enum class Use { writes, reads };
   explicit RunFolder(std::filesystem::path folder, Use use = Use::writes);
-  // For as long as this lives no other process trains in the folder. An Error where one does already.
+  // During the lifetime of this object no other process trains in the folder. Throws an Error if one already does.
   void lock();
 
   const std::filesystem::path& path() const { return folder_; }
   std::string file(const char* name) const { return (inside_ / name).string(); }
   std::string checkpoint() const { return file("checkpoint.safetensors"); }
-  std::string best() const { return file("best.safetensors"); }  // of the lowest loss on examples not trained on
+  std::string best() const { return file("best.safetensors"); }  // with the lowest loss on held-out examples
   std::string config() const { return file("config.json"); }
   std::string report() const { return file("report.html"); }
-  bool holds_run() const;  // something that --resume can continue
+  bool holds_run() const;  // a run that --resume can continue
   bool holds_checkpoint() const;
-  std::string in_the_way() const;  // a file that a new run would replace; empty where there is none
+  std::string in_the_way() const;  // a file that a new run would replace; empty if there is none
 
   // Makes the folder, locks it and writes config.json.
   void begin(const nlohmann::json& config);
-  // The run that was begun takes the place of the one before it.
+  // The new run replaces the previous one.
   void establish();
-  // Nothing is left of a run that was begun and not established.
+  // Removes a run that was begun and not established.
   void abandon() noexcept;
   nlohmann::json read_config() const;
 
-  // The lines up to this step, as an interrupted run left them: those after it are written anew by the resumed one. A
-  // last line that was cut off in the middle does not count.
+  // Keeps the lines up to this step, as an interrupted run left them: those after it are written again by the resumed
+  // one. An incomplete last line is dropped.
   void keep_metrics(std::int64_t up_to_step);
   const std::vector<MetricRow>& metrics() const { return rows_; }
   void add(const MetricRow& row);
@@ -75,7 +75,7 @@ class RunFolder {
   std::vector<MetricRow> rows_;
 };
 
-// A file that is there whole or not at all.
+// Writes a file that appears completely or not at all.
 void write_file(const std::string& path, const std::string& text);
 std::string read_file(const std::string& path);
 

@@ -26,7 +26,7 @@ class Teller {
   std::string one(std::initializer_list<const char*> words) {
     return words.begin()[number(static_cast<int>(words.size()))];
   }
-  // The elements of a braced list are drawn from left to right; the operands of + in any order.
+  // The elements of a braced list are evaluated from left to right; the operands of + in any order.
   static std::string say(std::initializer_list<std::string> parts) {
     std::string all;
     for (const std::string& part : parts) all += part;
@@ -84,7 +84,7 @@ class Teller {
     }
   }
 
-  std::mt19937_64 draw_;  // its numbers are the same everywhere; those of the standard's distributions are not
+  std::mt19937_64 draw_;  // the same numbers on all systems; the standard's distributions differ
 };
 
 }  // namespace

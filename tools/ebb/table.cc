@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-// Columns are known by their names, so that of two with one name nobody could say which is meant.
+// Columns are identified by name, so a name shared by two would be ambiguous.
 void require_own_name(const CsvReader& reader, std::size_t column) {
   const std::vector<std::string>& names = reader.names();
   const std::string called = names[column].empty() ? "without a name" : fmt::format("called '{}'", names[column]);
@@ -28,7 +28,7 @@ void require_own_name(const CsvReader& reader, std::size_t column) {
   }
 }
 
-// Where a column is, if it is there.
+// The index of a column, if it exists.
 std::optional<std::size_t> column_called(const CsvReader& reader, const std::string& name) {
   const auto found = std::find(reader.names().begin(), reader.names().end(), name);
   if (found == reader.names().end()) return {};
@@ -37,7 +37,7 @@ std::optional<std::size_t> column_called(const CsvReader& reader, const std::str
   return at;
 }
 
-// Where a column is, by its name or by its number from 1.
+// The index of a column, by name or by number from 1.
 std::size_t find_column(const CsvReader& reader, const std::string& wanted, const char* option) {
   const std::vector<std::string>& names = reader.names();
   require(!wanted.empty(), "{}: a column's name is empty; columns without one are numbers from 1 to {}", option,
@@ -71,7 +71,7 @@ CsvOptions options_of(const std::vector<std::string>& missing) {
   return o;
 }
 
-// The last column. Where lines end with separators it is the last one that has a name or values.
+// The last column. If lines end with separators it is the last one that has a name or values.
 std::size_t usual_target(CsvReader& reader) {
   const std::vector<std::string>& names = reader.names();
   const std::size_t last = names.size() - 1;
@@ -94,16 +94,16 @@ void require_all_targets(CsvReader& reader, std::size_t target) {
   reader.rewind();
 }
 
-// Numbers of many values are measured, numbers of few values count classes: 0 to 9 are digits, 35.2 is a price.
+// Numbers of many values are measurements, numbers of few values classes: 0 to 9 are digits, 35.2 is a price.
 bool is_measured(const CsvSurvey& target) {
   const auto different = static_cast<std::int64_t>(target.labels.size());
   return target.words == 0 && (!target.whole || different > 50 || (different > 20 && 20 * different > target.numbers));
 }
 
-// Whole numbers above this are rounded when they are read.
+// Integers above this are rounded on reading.
 constexpr double kExact = 9007199254740992.0;  // 2^53
 
-// Notes on columns that were recognised as something a reader might not expect.
+// Notes on columns that were recognised as something unexpected.
 void note_column(const CsvReader& reader, std::size_t at, const CsvSurvey& seen, std::vector<std::string>& notes) {
   const std::string name = name_of(reader, at);
   if (seen.dates() != DateOrder::none) {
@@ -134,7 +134,7 @@ void note_column(const CsvReader& reader, std::size_t at, const CsvSurvey& seen,
   }
 }
 
-// Where each column of the facts, and the target, is in this file.
+// The index in this file of each column of the facts, and of the target.
 struct Places {
   std::vector<std::size_t> columns;
   std::size_t target = 0;
@@ -342,7 +342,7 @@ TableFacts table_from_json(const json& all) {
   facts.header = all.at("header");
   facts.width = all.at("width");
   facts.target = column_from_json(all.at("target"));
-  facts.missing = all.value("missing", facts.missing);  // which old files do not have
+  facts.missing = all.value("missing", facts.missing);  // absent from old files
   for (const json& c : all.at("columns")) facts.columns.push_back(column_from_json(c));
   return facts;
 }

@@ -10,11 +10,11 @@
 
 namespace ebb::program {
 
-// How rows of a CSV file become examples. A model keeps it, so that other files are read the same way.
+// How rows of a CSV file become examples. Stored with a model, so that other files are read the same way.
 struct TableFacts {
   bool header = false;  // then columns are found by their names, otherwise by their positions
   std::int64_t width = 0;
-  std::vector<std::string> missing = {};  // what stands for a missing value besides the usual
+  std::vector<std::string> missing = {};  // markers of a missing value besides the usual ones
   std::vector<CsvColumn> columns;
   CsvColumn target;
   std::int64_t inputs() const;
@@ -32,26 +32,26 @@ struct TableChoices {
 
 struct TableSurvey {
   TableFacts facts;
-  std::vector<std::string> classes;  // numbers before words, each in their order; empty: the target is a number
+  std::vector<std::string> classes;  // numbers before words, each sorted; empty: the target is a number
   std::vector<std::string> notes;    // sentences about what was recognised, and what is left out
 };
-// Looks through a file to train on.
+// Scans a file to train on.
 TableSurvey survey_table(const std::string& path, const TableChoices& choices);
 
-// Columns that are read besides the inputs.
+// Columns to read in addition to the inputs.
 struct RowsWanted {
   bool targets = false;
-  std::string target = "";             // names the column of the target where it is not the facts'
-  std::vector<std::string> keep = {};  // columns that are handed on as they are, by name or by number from 1
+  std::string target = "";             // names the column of the target if it differs from the facts'
+  std::vector<std::string> keep = {};  // columns passed on unchanged, by name or by number from 1
 };
 struct TableRows {
   Tensor inputs;   // f64 [n, inputs]; missing numbers are NaN, missing and unknown words 0 everywhere
-  Tensor targets;  // i64 [n] in the order of the classes, or f64 [n]; undefined where they were not asked for
+  Tensor targets;  // i64 [n] in the order of the classes, or f64 [n]; undefined unless requested
   std::vector<std::string> kept_names;
   std::vector<std::vector<std::string>> kept;  // by row
   std::vector<std::string> notes;              // about fields the facts did not expect
 };
-// Reads a file as the facts say. Columns are matched by their names; those the facts do not know are left out.
+// Reads a file as the facts say. Columns are matched by name; those unknown to the facts are left out.
 TableRows read_rows(const std::string& path, const TableFacts& facts, const std::vector<std::string>& classes,
                     const RowsWanted& wanted);
 

@@ -20,7 +20,7 @@ constexpr std::int64_t kTalesLength = 300'000;
 
 std::string text_of_file(const std::string& path) { return std::string(io::TextFile(path).text()); }
 
-// The end of the text is for the test.
+// The end of the text is test data.
 struct Texts {
   std::string train, test;
 };
@@ -42,7 +42,7 @@ std::string name_of_text(const RunConfig& c, bool test) {
   return fmt::format("the {} text of {}", test ? "test" : "training", c.data);
 }
 
-// \n and \t, as a shell passes them on.
+// Expands \n and \t, as passed by a shell.
 std::string unescaped(const std::string& given) {
   std::string text;
   for (std::size_t i = 0; i < given.size(); ++i) {
@@ -53,7 +53,7 @@ std::string unescaped(const std::string& given) {
   return text;
 }
 
-// The parts between separators, each with the tokens that belong before and behind a text, packed into rows.
+// The parts between separators, each with the special tokens before and after a text, packed into rows.
 Examples packed_documents(const std::string& text, const RunConfig& c, const DataFacts& facts,
                           const std::string& what) {
   const std::string separator = unescaped(c.documents);

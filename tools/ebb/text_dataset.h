@@ -12,12 +12,12 @@
 
 namespace ebb::program {
 
-// The tokens of a text: byte pairs that were learned from it, or a tokenizer of Hugging Face.
+// The tokens of a text: byte pairs learned from it, or a Hugging Face tokenizer.
 struct Vocabulary {
   BytePairs pairs;
   std::optional<Tokenizer> tokenizer;
   std::int64_t tokens() const { return tokenizer ? tokenizer->tokens() : pairs.tokens(); }
-  // `whole`: with what belongs before a text, such as <|begin_of_text|>.
+  // `whole`: with special tokens before a text, such as <|begin_of_text|>.
   std::vector<std::int64_t> encode(std::string_view text, bool whole = false) const {
     return tokenizer ? tokenizer->encode(text, whole) : pairs.encode(text);
   }
@@ -34,11 +34,11 @@ struct Dataset;
 struct DataFacts;
 struct Examples;
 
-// The text that `config` names, its end for the test. A model that goes on learning gives the facts it `knows`.
+// The text that `config` names, its end being test data. A model that continues training passes the facts it `knows`.
 Dataset load_text_dataset(const RunConfig& config, const DataFacts* known);
 Examples load_test_text(const RunConfig& config, const DataFacts& facts);
 
-// Windows of `context` tokens beside each other, and the same one token later.
+// Consecutive windows of `context` tokens, and the same one token later.
 Examples windows(const std::vector<std::int64_t>& tokens, std::int64_t context, const std::string& what);
 
 // Tokens and positions of inputs [n, T], which have none, or [n, 2, T], which are packed.

@@ -57,8 +57,8 @@ AttentionOptions TextReader::keep(std::size_t block, const Tensor& key, const Te
   return options;
 }
 
-// The blocks of the networks as models.cc, TransformerBlock and LlamaBlock have them, but for where keys and values
-// come from.
+// The blocks of the networks, as in models.cc, TransformerBlock and LlamaBlock, except for the source of keys and
+// values.
 Tensor TextReader::hidden(const Gpt& gpt, const Reading& r) {
   Tensor h = gpt.tokens(r.tokens) + gpt.positions(r.positions);
   for (std::size_t k = 0; k < gpt.blocks.size(); ++k) {

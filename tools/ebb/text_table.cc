@@ -6,7 +6,7 @@
 namespace ebb::program {
 namespace {
 
-// Letters, not bytes: formulas have Greek ones.
+// Counts letters, not bytes: formulas have Greek ones.
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));

@@ -5,7 +5,7 @@
 
 namespace ebb::program {
 
-// Words in aligned columns, two spaces apart, under a line of headings. Columns named in `right` are of numbers.
+// Words in aligned columns, two spaces apart, under a line of headings. Columns named in `right` hold numbers.
 class TextTable {
  public:
   explicit TextTable(std::vector<std::string> headings, std::vector<std::size_t> right = {});
@@ -17,7 +17,7 @@ class TextTable {
   std::vector<std::size_t> right_;
 };
 
-// Names and their texts, one below the other, the texts aligned.
+// Names and their texts, one per line, the texts aligned.
 std::string text_list(const std::vector<std::pair<std::string, std::string>>& items, int indent);
 
 }  // namespace ebb::program

@@ -25,8 +25,8 @@ struct TrainCommand {
   Restarts restarts;
 };
 
-// Settings that may differ when a run is resumed: how long it lasts and how it is shown, but nothing that the steps so
-// far used.
+// Settings that may differ when a run is resumed: how long it lasts and how it is shown, but nothing that earlier steps
+// used.
 bool may_change(const std::string& name) {
   for (const char* free : {"--epochs", "--steps", "--threads", "--workers", "--checkpoint-every", "--log-every"}) {
     if (name == free) return true;
@@ -51,7 +51,7 @@ RunConfig continued(const CLI::App& app, const TrainCommand& c, const RunFolder&
   return config;
 }
 
-// 0 is what the settings are before anybody chooses; given, it would be a run without a step.
+// 0 is the initial value of these settings; if given, it would be a run without a step.
 void require_length(const CLI::App& app, const RunConfig& config) {
   if (config.epochs != 0 || config.steps != 0) return;
   for (const char* name : {"--epochs", "--steps"}) {
@@ -61,7 +61,7 @@ void require_length(const CLI::App& app, const RunConfig& config) {
   }
 }
 
-// A model that is read has its sizes.
+// A loaded model determines its sizes.
 void take_sizes(const CLI::App& app, RunConfig& c) {
   for (const char* name :
        {"--width", "--layers", "--heads", "--kv-heads", "--feed-forward", "--head", "--rope-theta"}) {
@@ -93,7 +93,7 @@ void train(const CLI::App& app, TrainCommand& c) {
     return;
   }
   if (!c.resume.empty()) {
-    // Nothing is made in order to say that there is nothing.
+    // Avoids creating a folder only to report that it is empty.
     if (!std::filesystem::is_directory(c.resume)) RunFolder(c.resume, RunFolder::Use::reads).read_config();
     RunFolder folder = open_folder(c.resume);
     const RunConfig config = continued(app, c, folder);

@@ -7,7 +7,7 @@
 
 namespace ebb::program {
 
-// Which trained network a command uses: --run with --use, or --checkpoint.
+// The trained network a command uses: --run with --use, or --checkpoint.
 struct TrainedWeights {
   std::string run, checkpoint, which;
 

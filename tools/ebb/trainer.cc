@@ -34,7 +34,7 @@ Schedule make_schedule(const RunConfig& c, std::int64_t total) {
   const Schedule after = c.schedule == "cosine"   ? cosine_schedule(c.lr, {.steps = rest})
                          : c.schedule == "linear" ? linear_schedule(c.lr, {1, 0, rest})
                                                   : constant_schedule(c.lr);
-  // Not from 0: the first step would be lost.
+  // Not from 0: the first step would be wasted.
   return warm > 0 ? warm_up(after, warm, 1.0 / static_cast<double>(warm + 1)) : after;
 }
 
@@ -65,7 +65,7 @@ Divided divided_parts(Model& model) {
   return all;
 }
 
-// Takes the tensors of these names, which must have the shapes the model has; of a divided one this rank's part.
+// Copies the tensors of these names, which must have the model's shapes; of a divided one this rank's part.
 void take(const Parameters& into, const io::TensorMap& from, bool variables, const Divided& divided,
           const std::string& path) {
   for (const Parameter& p : into) {
@@ -102,7 +102,7 @@ io::TensorMap own_parts_of(const io::TensorMap& whole, const Divided& divided, M
   return all;
 }
 
-// Sorts tensors that are named after parameters into those that all ranks have and parts of which each has its own.
+// Sorts tensors named after parameters into those that all ranks have and those of which each has its own part.
 void sort_parts(const std::string& prefix, const io::TensorMap& tensors, const Divided& divided, Model& model,
                 io::TensorMap& same, std::vector<distributed::ShardedOptimizer::StatePart>& own) {
   std::map<std::string, Shape> shapes;
@@ -118,8 +118,8 @@ void sort_parts(const std::string& prefix, const io::TensorMap& tensors, const D
   }
 }
 
-constexpr const char* kMoments = "moments.";  // what the names of the optimiser's tensors begin with,
-constexpr const char* kAverage = "average.";  // and those of the averaged weights
+constexpr const char* kMoments = "moments.";  // prefix of the names of the optimiser's tensors,
+constexpr const char* kAverage = "average.";  // and of the averaged weights
 
 io::TensorMap with_prefix(const io::TensorMap& all, std::string_view prefix) {
   io::TensorMap some;
@@ -135,7 +135,7 @@ json metadata_of(const io::Checkpoint& c, const std::string& key, const std::str
   return io::parse_json(found->second, 6, path + ": " + key);
 }
 
-// A model whose step also computes what is said about it: asked for later, that would be another evaluation.
+// A model whose step also computes its reported numbers: requested later, they would need another evaluation.
 struct ModelAndLoss {
   Model& model;
   nn::Buffer loss, right;
@@ -163,7 +163,7 @@ void resolve_with(RunConfig& config, const Dataset& data) {
   resolve_length(config, data.train.size(), rows);
   if (config.validation_fraction < 0) config.validation_fraction = validates ? kUsualValidation : 0;
   if (config.patience < 0) config.patience = validates && rows ? kUsualPatience : 0;
-  // Tables are often small and their classes overlap; a network that is sure of everything has learned its noise.
+  // Tables are often small and their classes overlap; a network that is always certain has learned their noise.
   const bool classes_of_rows = data.facts.task == Task::classes && data.facts.example.rank() == 1;
   if (config.label_smoothing < 0) config.label_smoothing = classes_of_rows ? 0.1 : 0;
 }
@@ -228,7 +228,7 @@ StepResult Trainer::step() {
   result.lr = schedule_(step_);
   optimizer_.set_lr(result.lr);
 
-  // The batches of this step; one step does not reach into the next epoch.
+  // The batches of this step; a step does not reach into the next epoch.
   distributed::DataParallel::Backward scaled;
   if (dtype_ == DType::f16) {
     scaled = [&](const Tensor& loss) { return scaler_.unscale(backward(scaler_.scale(loss))); };
@@ -253,7 +253,7 @@ StepResult Trainer::step() {
   if (!step.sums.empty()) result.how_many_right = step.sums[0];
   result.step = step_;
   if (step.loss.device() == Device{}) return result;
-  std::vector<Tensor> now{result.mean_loss};  // nothing that they are made of is kept for them
+  std::vector<Tensor> now{result.mean_loss};  // keeps nothing they depend on alive
   if (result.how_many_right.defined()) now.push_back(result.how_many_right);
   eval(now);
   return result;
@@ -345,7 +345,7 @@ void in_parts(std::int64_t n, std::int64_t most, Use use) {
 void evaluate_text(Model& model, const Examples& examples, const DataFacts& facts, Evaluation& all) {
   const std::int64_t n = examples.size();
   std::size_t bytes = 0;
-  double tokens = 0;  // that are predicted
+  double tokens = 0;  // number predicted
   in_parts(n, kTestWindows, [&](std::int64_t at, std::int64_t end) {
     const Tensor targets = examples.targets.slice(0, at, end);
     std::vector<std::int64_t> predicted = contiguous(targets).to_vector<std::int64_t>();
@@ -467,7 +467,7 @@ TrainedModel load_trained_model(const std::string& path) {
   const io::Checkpoint c = io::load_checkpoint(path);
   const RunConfig config = config_from_json(metadata_of(c, "config", path), path);
   const DataFacts facts = facts_from_json(metadata_of(c, "facts", path), path);
-  const distributed::World alone = distributed::world_of_one();  // a divided model is put together here
+  const distributed::World alone = distributed::world_of_one();  // a divided model is assembled here
   const distributed::detail::InWorld scope(alone);
   Model model(config, facts);
   take_model(model, c, path);

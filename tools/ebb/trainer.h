@@ -26,11 +26,11 @@ struct StepResult {
   std::int64_t right() const { return how_many_right.defined() ? how_many_right.item<std::int64_t>() : 0; }
 };
 
-// Chooses what depends on the data: how long to train, in what batches, and whether labels are smoothed.
+// Chooses settings that depend on the data: how long to train, in what batches, and whether labels are smoothed.
 void resolve_with(RunConfig& config, const Dataset& data);
 
-// A model, its optimiser and the stream of its batches. All of it goes into a checkpoint, and a trainer that was
-// restored from one goes on with the same bits, with any number of ranks.
+// A model, its optimiser and the stream of its batches. All of it goes into a checkpoint, and a restored trainer is
+// bit-identical to an uninterrupted one, with any number of ranks.
 class Trainer {
  public:
   Trainer(const RunConfig& config, const Dataset& data);
@@ -41,18 +41,18 @@ class Trainer {
   double lr(std::int64_t step) const { return schedule_(step); }
 
   StepResult step();
-  Model tested_model() const;  // the average of the weights, where there is one
+  Model tested_model() const;  // the average of the weights, if there is one
   // Is the model divided among ranks? Then all of them test and save it.
   bool is_divided() { return model_.divided() != nullptr; }
   std::int64_t parameter_count();  // of all ranks together
   const LossScaler& scaler() const { return scaler_; }
 
-  // With these metadata as well. All ranks save, and write one file together.
+  // With additional metadata. All ranks save, and write one file together.
   void save(const std::string& path, const io::Metadata& metadata);
-  // The tested model, to use it and not to go on with it. All ranks do if it is divided, else one of them.
+  // Saves the tested model, for use and not for continuing. Called by all ranks if it is divided, else by one of them.
   void save_tested(const std::string& path) const;
   void restore(const io::Checkpoint& checkpoint, const std::string& path);
-  void start_from(const std::string& folder);  // with weights that transformers wrote
+  void start_from(const std::string& folder);  // with weights written by transformers
 
  private:
   distributed::ShardLoss loss_of(Model& model, const Batch& batch) const;
@@ -72,17 +72,17 @@ class Trainer {
   std::int64_t steps_per_epoch_ = 0, total_steps_ = 0, step_ = 0;
 };
 
-// How a model does on examples it was not trained on.
+// Results of a model on examples it was not trained on.
 struct Evaluation {
   double loss = 0;
-  // Classes: the share that is right; the class of each example and how probable the model holds it.
+  // Classes: the share that is right; the predicted class of each example and its probability.
   double accuracy = 0;
   std::vector<std::int64_t> predicted;
   std::vector<double> sure;
-  // Numbers, in the units of the target: what the model gives, its errors, and the share of the variance it explains.
+  // Numbers, in the units of the target: predictions, errors, and the share of the variance explained.
   std::vector<double> values, actual;
   double rmse = 0, mae = 0, r2 = 0;
-  // Text: what a byte of it takes, whatever the tokens are.
+  // Text: bits per byte, independent of the tokens.
   double bits_per_byte = 0;
 };
 Evaluation evaluate(Model model, const Examples& examples, const DataFacts& facts);
@@ -90,16 +90,16 @@ Evaluation evaluate(Model model, const Examples& examples, const DataFacts& fact
 // Predictions of a model: [n, classes] probabilities, or [n] numbers in the units of the target.
 Tensor predict(Model model, const Tensor& inputs, const DataFacts& facts);
 
-// One line about it: "accuracy 93.40 %", "R² 0.87, mean absolute error 3.1", "perplexity 1.53, 0.31 bits per byte".
+// One line: "accuracy 93.40 %", "R² 0.87, mean absolute error 3.1", "perplexity 1.53, 0.31 bits per byte".
 std::string in_words(const Evaluation& evaluation, const DataFacts& facts);
 
 // The same for programs: loss, accuracy with the confusion matrix, R² with the errors, or perplexity.
 nlohmann::ordered_json measured(const Evaluation& evaluation, const Examples& examples, const DataFacts& facts);
 
-// How many examples of each class were taken for each: [actual · classes + predicted].
+// Confusion matrix: counts at [actual · classes + predicted].
 std::vector<std::int64_t> confusion(const Evaluation& evaluation, const Examples& examples, std::int64_t classes);
 
-// A model as a checkpoint has it, with all that is needed to use it.
+// A model from a checkpoint, with all that is needed to use it.
 struct TrainedModel {
   RunConfig config;
   DataFacts facts;
@@ -110,7 +110,7 @@ TrainedModel load_trained_model(const std::string& checkpoint_path);
 TrainedModel load_llama_folder(const std::string& folder, std::int64_t context);  // as transformers writes it
 DataFacts load_facts(const std::string& checkpoint_path);
 
-// The checkpoint of a run that is meant: `which` is best, last, or empty for the best where validation data chose it.
+// Path of a run's checkpoint: `which` is best, last, or empty for the best if validation data chose it.
 std::string checkpoint_of_run(const std::string& folder, const std::string& which = "");
 
 }  // namespace ebb::program

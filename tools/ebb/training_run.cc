@@ -47,7 +47,7 @@ constexpr std::size_t kMostUnread = 16;  // results of steps
 
 class TrainingRun {
  public:
-  // `known`: what a run that goes on knows about its data.
+  // `known`: data facts of a continued run.
   TrainingRun(const RunConfig& config, RunFolder& folder, bool json, const DataFacts* known)
       : config_(config),
         folder_(folder),
@@ -101,7 +101,7 @@ class TrainingRun {
       const StepResult r = unread_.back();
       const std::int64_t step = trainer_.steps_done();
       bool last = step == total;
-      // A GPU goes on while its results are not looked at.
+      // A GPU continues while its results are not read.
       if (last || r.mean_loss.device() == Device{} || unread_.size() == kMostUnread || step % log_every_ == 0 ||
           step % eval_every_ == 0 || step % checkpoint_every_ == 0)
         read_results();
@@ -180,7 +180,7 @@ class TrainingRun {
   }
 
   void check(const StepResult& r) const {
-    if (std::isfinite(r.loss()) || config_.dtype == "f16") return;  // f16 leaves such steps out by itself
+    if (std::isfinite(r.loss()) || config_.dtype == "f16") return;  // f16 skips such steps by itself
     fail(Error::Kind::value,
          "the loss is {} after step {}; a smaller --lr, a longer --warmup or --clip 1 usually helps{}", r.loss(),
          r.step, saved_step_ > 0 ? fmt::format(" (the checkpoint of step {} is kept)", saved_step_) : "");
@@ -216,7 +216,7 @@ class TrainingRun {
     return e;
   }
 
-  // On the validation data where there is some: the test data then decides nothing.
+  // On the validation data if there is some: the test data then decides nothing.
   void test(double lr) {
     const Evaluation e = measure(trainer_.tested_model(), validates() ? Split::validation : Split::test, lr);
     keep_best(e.loss);
@@ -251,7 +251,7 @@ class TrainingRun {
     progress["since_test"] = since_test_;
     progress["seconds"] = seconds();
     progress["peak_memory"] = peak_memory();
-    progress["best_loss"] = best_loss_;  // null where there is none yet
+    progress["best_loss"] = best_loss_;  // null if there is none yet
     progress["tests_since_best"] = tests_since_best_;
     trainer_.save(folder_.checkpoint(), {{"progress", progress.dump()}});
     if (leads()) folder_.establish();
@@ -277,7 +277,7 @@ class TrainingRun {
                                   trainer_.steps_done(), trainer_.total_steps(), folder_.path().string()));
   }
 
-  // How the model goes on from beginnings in the test text.
+  // The model's continuations of beginnings from the test text.
   std::vector<std::pair<std::string, std::string>> sample_texts(const Model& model) const {
     std::vector<std::pair<std::string, std::string>> all;
     const std::int64_t given = std::min<std::int64_t>(12, config_.context);
@@ -291,11 +291,11 @@ class TrainingRun {
     return all;
   }
 
-  // The weights that were the best on the validation data; without any the last ones.
+  // The weights that were best on the validation data; without any the last ones.
   void finish() {
     const double training_seconds = folder_.metrics().empty() ? seconds() : folder_.metrics().back().seconds;
     std::int64_t step = trainer_.steps_done();
-    // A divided model is put together from its file: the other ranks are at their end.
+    // A divided model is assembled from its file: the other ranks are at their end.
     Model model = trainer_.is_divided() ? load_trained_model(folder_.checkpoint()).model : trainer_.tested_model();
     if (validates() && std::filesystem::exists(folder_.best())) {
       TrainedModel best = load_trained_model(folder_.best());
@@ -309,7 +309,7 @@ class TrainingRun {
     if (validates()) {
       progress_.say(fmt::format("The weights of step {} are kept, the best on the validation data.", grouped(step)));
       const auto& rows = folder_.metrics();
-      const bool tested = !rows.empty() && rows.back().split == Split::test;  // by a session before this one
+      const bool tested = !rows.empty() && rows.back().split == Split::test;  // by an earlier session
       evaluation_ = tested ? evaluate(model, data_.test, data_.facts)
                            : measure(model, Split::test, trainer_.lr(trainer_.steps_done()));
     }
@@ -388,7 +388,7 @@ class TrainingRun {
   std::int64_t tests_since_best_ = 0;
   bool patience_is_over_ = false;
   std::vector<RankReport> ranks_;
-  double seconds_before_ = 0;  // of the sessions before this one
+  double seconds_before_ = 0;  // of earlier sessions
   std::size_t peak_before_ = 0;
   Clock clock_, line_clock_;
   std::optional<Evaluation> evaluation_;
@@ -403,7 +403,7 @@ void run_training(const RunConfig& config, RunFolder& folder, const TrainingOpti
     share_threads();
   }
   set_memory_budget(bytes_of(config.memory), default_device());
-  // Data and network come first: whatever is wrong with them is said before anything is written.
+  // Data and network come first: errors in them are reported before anything is written.
   std::optional<DataFacts> known;
   if (options.resume && folder.holds_checkpoint()) known = load_facts(folder.checkpoint());
   TrainingRun run(config, folder, options.json, known ? &*known : nullptr);

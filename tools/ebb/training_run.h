@@ -6,8 +6,8 @@
 namespace ebb::program {
 
 // Trains from the beginning, or from the folder's checkpoint, to the end: metrics, checkpoints and the report go into
-// the folder, what happens is said on the standard output. With `json` that is for the result, an object, and the rest
-// is said on the standard error. Throws Interrupted, after saving, when the user stops it.
+// the folder, progress to standard output. With `json` standard output is for the result, an object, and progress goes
+// to standard error. Throws Interrupted, after saving, when the user stops it.
 struct TrainingOptions {
   bool resume = false, json = false;
 };

@@ -5,7 +5,7 @@
 #include "core/format_error.h"
 #include "cpu/tile/elements.h"
 
-// Shared by ctc and transducer: their arguments, read and checked before anything else is touched.
+// Shared by ctc and transducer: their arguments, read and validated before anything else is touched.
 namespace ebb::cpu {
 
 struct AlignmentArguments {

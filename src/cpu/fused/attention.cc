@@ -15,10 +15,10 @@
 #include "cpu/model/cpu_model.h"
 #include "cpu/tile/elements.h"
 
-// Attention by blocks of scores that stay in cache. Forward, a row keeps its largest score m and the sum l of
-// e^(s − m) so far; a block with a larger score scales what was added before:
+// Attention by blocks of scores that stay in cache. Forward, a row keeps its largest score m and the sum l of e^(s − m)
+// so far; a block with a larger score rescales the earlier sums:
 //   m' = max(m, max s),   l' = l·e^(m − m') + Σ e^(s − m'),   o' = o·e^(m − m') + e^(s − m')·v,   at the end o/l
-// Backward, P = e^(s − lse) is made again block by block, and with δ = Σ do·o
+// Backward, P = e^(s − lse) is recomputed block by block, and with δ = Σ do·o
 //   dv += Pᵀ·do,   ds = scale·P∘(do·vᵀ − δ),   dq += ds·k,   dk += dsᵀ·q
 // Blocks are cut by the shapes alone and added in order.
 namespace ebb::cpu {
@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::int64_t kBlockRows = CpuModel::attention_rows, kBlockColumns = CpuModel::attention_columns;
 
-// Memory of a block, from the pool and as it is: fresh memory, filled with zeros, took longer than a short sequence.
+// Uninitialised memory of a block, from the pool: fresh memory, filled with zeros, took longer than a short sequence.
 template <class T>
 class Scratch {
  public:
@@ -47,10 +47,10 @@ struct Sizes {
   const TileKernels& k = tile_kernels();
   ElementwiseFn exp = k.elementwise(Op::exp, kType, 0);
   ReduceFn sum = k.reduce(Op::sum, kType, DType::f32), max = k.reduce(Op::max, kType, DType::f32);
-  bool bf16;              // queries, keys and values are
+  bool bf16;              // dtype of queries, keys and values
   const View* documents;  // bounds, [B, 2, T]
 
-  // `options`: the first input that not every call has.
+  // `options`: the first optional input.
   Sizes(const LibraryCall& c, const View& q, const View& key, const View& v, std::size_t options)
       : call(options_as<AttentionCall>(c.attrs)),
         heads(q.shape[1]),
@@ -63,26 +63,26 @@ struct Sizes {
         bf16(q.dtype == DType::bf16 && key.dtype == DType::bf16 && v.dtype == DType::bf16),
         documents(call.documents ? &c.inputs[options + call.mask] : nullptr) {}
 
-  // A block as a factor. Beside bf16 it may be rounded to that: what was read is bf16 as it is, and weights and their
-  // gradients err by 2^-9 of themselves, which in sums of them is less than the rounding of the result.
+  // A block as a factor. With bf16 factors it may be rounded to bf16: inputs are bf16 already, and weights and their
+  // gradients have a relative error of 2^-9, which in sums of them is less than the rounding of the result.
   Matrix<T> factor(const T* data, std::int64_t row_stride, std::int64_t col_stride) const {
     return {data, row_stride, col_stride, dtype_of_type<T>::value, bf16};
   }
 
-  // Where row i of matrix b begins in a result, counted in rows; the next one is `heads` further.
+  // The row of a result where row i of matrix b begins; the next one is `heads` further.
   std::int64_t place(std::int64_t b, std::int64_t i, std::int64_t length) const {
     return (b / heads * length + i) * heads + b % heads;
   }
 
-  // The matrix of keys and values that matrix b of queries has.
+  // The matrix of keys and values for matrix b of queries.
   std::int64_t key_of(std::int64_t b) const { return b / groups; }
 
-  // Where the document of position i begins, or (1) where the next one does.
+  // Where the document of position i begins (0), or where the next one does (1).
   std::int64_t bound(std::int64_t b, std::int64_t which, std::int64_t i) const {
     return *reinterpret_cast<const std::int32_t*>(element_at(
         *documents, b / heads * documents->strides[0] + which * documents->strides[1] + i * documents->strides[2]));
   }
-  // Columns that some row of [first, first + count) of matrix b can see: [begins, visible).
+  // Columns that any row of [first, first + count) of matrix b can see: [begins, visible).
   std::int64_t begins(std::int64_t b, std::int64_t first) const { return documents ? bound(b, 0, first) : 0; }
   std::int64_t visible(std::int64_t b, std::int64_t first, std::int64_t count) const {
     const std::int64_t all = documents ? bound(b, 1, first + count - 1) : columns;
@@ -90,7 +90,7 @@ struct Sizes {
   }
 };
 
-// Rows [first, first + count) of matrix b, dense in the compute type: the rows themselves where they are so already.
+// Rows [first, first + count) of matrix b, dense in the compute type: the rows themselves if they already are.
 template <class T>
 const T* rows_of(const View& x, std::int64_t b, std::int64_t first, std::int64_t count, T* scratch) {
   const std::int64_t width = x.shape[3], heads = x.shape[1];
@@ -104,7 +104,7 @@ const T* rows_of(const View& x, std::int64_t b, std::int64_t first, std::int64_t
   return scratch;
 }
 
-// A block of scores: scale·q·kᵀ + mask, −inf where a row must not look.
+// A block of scores: scale·q·kᵀ + mask, −inf where a row must not attend.
 template <class T>
 void scores(const Sizes<T>& z, const View* mask, std::int64_t b, std::int64_t i, std::int64_t n, const T* q,
             std::int64_t j, std::int64_t m, const T* key, T* s, T* line) {
@@ -158,7 +158,7 @@ void forward(const LibraryCall& call) {
         T* row = s.data() + r * m;
         double top = largest[at];
         z.max(&top, row, 1, static_cast<std::size_t>(m));
-        if (top == -std::numeric_limits<double>::infinity()) {  // nothing seen yet
+        if (top == -std::numeric_limits<double>::infinity()) {  // no score so far
           std::memset(row, 0, static_cast<std::size_t>(m) * sizeof(T));
           continue;
         }
@@ -207,7 +207,7 @@ class Backward {
     lse_ = static_cast<const T*>(packed(call_.inputs[5], keep, "attention").data);
     const std::array<View, 3> results = attention_results(call_);
     const auto output_of = [&](std::size_t i) { return call_.outputs.size() == 1 ? 0 : i; };
-    for (std::size_t i : {0, 1, 2}) {  // sums in the compute type: the results themselves, or beside them
+    for (std::size_t i : {0, 1, 2}) {  // sums in the compute type: the results themselves, or separate buffers
       const View &out = call_.outputs[output_of(i)], &result = results[i];
       T* first = static_cast<T*>(out.data);
       BufferPtr& beside = sums[output_of(i)];
@@ -223,7 +223,7 @@ class Backward {
     }
     const std::int64_t down = (z_.rows + kBlockRows - 1) / kBlockRows,
                        across = (z_.columns + kBlockColumns - 1) / kBlockColumns;
-    // δ, a number a row
+    // δ, one number per row
     delta_.resize(static_cast<std::size_t>(z_.batches * z_.rows));
     parallel_for(z_.batches * down, [&](std::int64_t task) {
       const std::int64_t b = task / down, i = task % down * kBlockRows, n = std::min(kBlockRows, z_.rows - i);
@@ -241,7 +241,7 @@ class Backward {
         for (std::int64_t b = key * z_.groups; b < (key + 1) * z_.groups; ++b)
           blocks(b, 0, down, 0, across, true, true);
       });
-    } else {  // scores are made twice, so that threads share the rows of dq, then those of dk and dv
+    } else {  // scores are computed twice, so that threads share the rows of dq, then those of dk and dv
       parallel_for(z_.batches * down, [&](std::int64_t task) {
         blocks(task / down, task % down, task % down + 1, 0, across, true, false);
       });
@@ -268,7 +268,7 @@ class Backward {
     return to.data + b / to.heads * to.batch_step + i * to.row_step + b % to.heads * to.width;
   }
 
-  // Each element of dq gets its blocks in the order of columns, of dk and dv in the order of rows, either way.
+  // Either way, each element of dq gets its blocks in the order of columns, each of dk and dv in the order of rows.
   void blocks(std::int64_t b, std::int64_t top, std::int64_t bottom, std::int64_t left, std::int64_t right, bool rows,
               bool columns) const {
     const Sizes<T>& z = z_;

@@ -19,13 +19,13 @@
 //   α_t(blank_i) = (α(blank_i) + α(label_{i−1}))·y(blank)
 //   α_t(label_i) = (α(label_i) + α(blank_i) + α(label_{i−1}) if l_i ≠ l_{i−1})·y(l_i)
 //   Z = α(blank_S) + α(label_{S−1}) at the last step,   loss = −log Z
-// β is the same from the end, without y of its own step. The gradient to x_t(c) is exact for any x, normalised or not:
-// −Σ α·β/Z over the states of c. Its derivative in a direction comes from the same recursions on numbers that carry
-// their derivative.
+// β is the same from the end, without y of its own step. The gradient to x_t(c) is exact for any x, normalised or
+// not: −Σ α·β/Z over the states of c. Its derivative in a direction comes from the same recursions on dual
+// numbers.
 namespace ebb::cpu {
 namespace {
 
-// Arrays for n states, zero in front of the first and behind the last.
+// Arrays for n states, with zeros before the first and after the last.
 class States {
  public:
   States(std::int64_t n, bool dual) : memory_(static_cast<std::size_t>((n + 2) * (dual ? 3 : 2)), 0.0), n_(n) {
@@ -96,7 +96,7 @@ class Sample {
     return total;
   }
 
-  // row(t, sums over the states of each class): α·β/Z, or its derivative.
+  // Calls row(t, sums over the states of each class): α·β/Z, or its derivative.
   template <class Row>
   void backward(const Wide& total, Row&& row) {
     const Share share(total);
@@ -110,7 +110,7 @@ class Sample {
         probabilities(t + 1);
         wide_multiply<kDual>(wb, blank, y_blank_, size_ + 1);
         wide_multiply<kDual>(wl, label, y_, size_);
-        wide_add<kDual>(blank, wb, wl, size_ + 1);  // no label behind the last blank: wl is zero there
+        wide_add<kDual>(blank, wb, wl, size_ + 1);  // no label after the last blank: wl is zero there
         wide_add<kDual>(label, wl, wb.at(1), wl.at(1), skip_.data() + 1, size_);
       }
       const WideArray alpha = all_.at(t * stride_);
@@ -191,7 +191,7 @@ void ctc_sample(const AlignmentArguments& a, std::int64_t n, const LibraryCall& 
   };
   const auto clear = [&](std::int64_t t) { std::memset(to(t), 0, sizeof(T) * static_cast<std::size_t>(classes)); };
   for (std::int64_t t = possible ? a.steps_of(n) : 0; t < steps; ++t) clear(t);
-  if (!possible) return;  // −log 0 has no slope to follow: 0, as for logsumexp of nothing but −inf
+  if (!possible) return;  // −log 0 has no usable slope: 0, as for logsumexp of nothing but −inf
   const double g = a.cotangent_of(n);
   std::vector<double> scaled(static_cast<std::size_t>(classes));
   s.backward(total, [&](std::int64_t t, const double* sums) {

@@ -25,8 +25,8 @@ constexpr int kVectors = 4;
 constexpr int kVectors = 2;  // with four rows, half of 16 registers
 #endif
 
-// √Σ x² is exact to rounding where the sum is between `least` and `most`. Beyond, it is made of x·up or x·down, and the
-// root scaled back.
+// √Σ x² is exact to rounding where the sum is between `least` and `most`. Beyond, it is computed from x·up or x·down,
+// and the root scaled back.
 template <class T>
 struct Range;
 template <>
@@ -117,7 +117,7 @@ struct Kernels {
     return hn::AllTrue(d, hn::Eq(outside, hn::Zero(d)));
   }
 
-  // Scaled sums are made only where a sum needs them: squares that vanish cost a hundred cycles each.
+  // Scaled sums are computed only where needed: squares that underflow cost a hundred cycles each.
   static bool any_range(std::int64_t rows, std::int64_t depth, const T* a, const T* panel, T* out) {
     HWY_ALIGN T sums[kRows * kColumns], scaled[kRows * kColumns];
     add_up_block<2, false>(rows, depth, a, panel, 1, sums);

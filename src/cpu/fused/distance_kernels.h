@@ -7,7 +7,7 @@ namespace ebb::cpu {
 
 inline constexpr std::int64_t kDistanceRows = 4, kDistanceColumns = 64;  // of a block
 inline constexpr std::int64_t kDistanceRun = 256;   // terms of a sum that are added in T one after the other
-inline constexpr std::int64_t kDistanceWidth = 16;  // rows of gradients have a multiple of so many elements
+inline constexpr std::int64_t kDistanceWidth = 16;  // rows of gradients are padded to a multiple of this
 
 template <class T>
 struct DistanceKernels {
@@ -15,7 +15,7 @@ struct DistanceKernels {
   // all columns; or √Σ_k (...)² (p = 2). False where a sum of squares may have left the range in which it is exact.
   using Block = bool (*)(std::int64_t rows, std::int64_t depth, const T* a, const T* panel, T* out);
   Block block[2];  // by p
-  // As p = 2, at any range: differences whose squares T does not hold are scaled first.
+  // As for p = 2, at any range: differences whose squares overflow or underflow T are scaled first.
   Block any_range;
 
   // sums[i·width + k] += Σ_j weight[i·stride + j]·(a − b), p = 2, or Σ_j weight·sign(a − b), p = 1; a and b are

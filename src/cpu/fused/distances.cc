@@ -14,8 +14,8 @@
 #include "cpu/library/ops.h"
 #include "cpu/model/cpu_model.h"
 
-// Distances in blocks of four rows and 64 columns, whose elements lie beside each other in panels. An element's sum is
-// in the order of its terms, whatever the shapes around it.
+// Distances in blocks of four rows and 64 columns, whose elements are interleaved in panels. An element's sum is in the
+// order of its terms, whatever the shapes around it.
 namespace ebb::cpu {
 namespace {
 
@@ -28,14 +28,14 @@ T* elements(const BufferPtr& buffer) {
   return reinterpret_cast<T*>(buffer.data());
 }
 
-// Many batches are shared among threads, one each; of few ones, each has all threads.
+// Many batches are distributed among threads; with few, each uses all threads.
 template <class Body>
 void each_batch(std::int64_t batches, const Body& body) {
   if (batches >= cpu_model().many_batches) return parallel_for(batches, body);
   for (std::int64_t i = 0; i < batches; ++i) body(i);
 }
 
-// Rows x [n, depth] as panels [n/kDistanceColumns][depth][kDistanceColumns]; columns that do not exist are 0.
+// Rows x [n, depth] as panels [n/kDistanceColumns][depth][kDistanceColumns]; missing columns are 0.
 template <class T>
 void pack_panels(const T* x, std::int64_t n, std::int64_t depth, T* panels) {
   parallel_for(ceil_div(n, kDistanceColumns), [&](std::int64_t p) {
@@ -49,14 +49,14 @@ void pack_panels(const T* x, std::int64_t n, std::int64_t depth, T* panels) {
   });
 }
 
-// Numbers of rows and columns: row i and column j at i·row + j·column, or, of pairs, at their place among them.
+// Numbers of rows and columns: row i and column j at i·row + j·column, or, for pairs, at their place in the list.
 template <class T>
 struct Pairing {
   T* data;
   std::int64_t row, column, n;
   bool pairs;
 
-  // Numbers (i, first ...) from a line; of pairs those with i < j.
+  // Stores numbers (i, first ...) of a line; for pairs only those with i < j.
   void store(std::int64_t i, std::int64_t first, std::int64_t many, const T* line) const {
     if (pairs) {
       const std::int64_t from = std::max(first, i + 1);
@@ -84,7 +84,7 @@ struct Pairing {
   }
 
  private:
-  // Row i of the symmetric matrix: what is left of the diagonal lies in column i.
+  // Row i of the symmetric matrix: its part left of the diagonal is in column i.
   void load_pairs(std::int64_t i, std::int64_t first, std::int64_t many, std::remove_const_t<T>* to) const {
     const std::int64_t end = first + many;
     std::int64_t j = first;
@@ -117,7 +117,7 @@ void all_distances(const T* a, std::int64_t m, const T* panels, std::int64_t n, 
   });
 }
 
-// Rows of `depth` elements as rows of `width`, with zeros behind them; as they are where nothing is missing.
+// Rows of `depth` elements padded with zeros to `width`; unchanged if they have that width.
 template <class T>
 const T* wide_rows(const T* x, std::int64_t rows, std::int64_t depth, std::int64_t width, BufferPtr& keep) {
   if (depth == width) return x;
@@ -175,7 +175,7 @@ void distances_of(const LibraryCall& call) {
   const int rank = a.shape.rank();
   const std::int64_t depth = a.shape[rank - 1], batches = rank == 3 ? a.shape[0] : 1;
   const std::int64_t rows_a = a.shape[rank - 2], rows_b = b.shape[rank - 2];
-  // The longer side lies along vectors; a distance is the same from both ends.
+  // The longer side is vectorised; distances are symmetric.
   const bool turned = !options.pairs && rows_b < kDistanceColumns && rows_a > rows_b;
   const std::int64_t m = turned ? rows_b : rows_a, n = turned ? rows_a : rows_b;
   each_batch(batches, [&](std::int64_t i) {

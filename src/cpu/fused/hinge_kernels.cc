@@ -17,7 +17,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr std::size_t kTreeLanes = 16;
 
-// Sums and counts of a pass, in registers. What is counted is the hinges that are closed, since NaN is not one of them.
+// Sums and counts of a pass, in registers. Closed hinges are counted, since NaN is not one of them.
 template <class T, int kOffsets, bool kSlopes>
 class Hinges {
  public:
@@ -40,8 +40,8 @@ class Hinges {
     for (int v = 0; v < kVectors; ++v) sums_[v] = hn::Zero(D());
   }
 
-  // 16 numbers, of which the first `count` are there. Vectors go side by side, an instruction of each and then the
-  // next: those of one vector wait for each other.
+  // 16 numbers, of which the first `count` exist. Vectors go side by side, an instruction of each and then the next:
+  // those of one vector depend on each other.
   template <bool kAll>
   HWY_INLINE void add(const T* HWY_RESTRICT x, T* HWY_RESTRICT slopes, std::size_t count) {
     const D d;
@@ -99,7 +99,7 @@ class Hinges {
     return sum;
   }
 
-  // `numbers`: how many were added, those that were not there included.
+  // `numbers`: how many were added, including missing ones.
   HWY_INLINE void count_open(std::size_t numbers, std::int64_t* open) const {
 #pragma GCC unroll 16
     for (int k = 0; k < kOffsets; ++k)

@@ -13,15 +13,15 @@
 #include "cpu/model/cpu_model.h"
 #include "cpu/tile/elements.h"
 
-// Rows stream in chunks: their logits z = x·Wᵀ + b are made, become the loss, then in place the gradient dz, which two
-// more products turn into dx and dW before the next chunk takes the same memory.
+// Rows stream in chunks: their logits z = x·Wᵀ + b are computed, become the loss, then in place the gradient dz, which
+// two more products turn into dx and dW before the next chunk takes the same memory.
 //
 //   lse = log Σ e^z,   loss = (1−ε)·w_y·(lse − z_y) + (ε/V)·Σ_c w_c·(lse − z_c) + λ·w_y·lse²
 //   dz  = g·(a·e^(z − lse) − (1−ε)·w_y·[c = y] − (ε/V)·w_c),   a = (1−ε)·w_y + (ε/V)·Σ w + 2λ·w_y·lse
 //   softcap s: z = s·tanh(u/s) of the product u, and du = dz·(1 − (z/s)²)
 //
-// Where g is known only when the losses of a unit of rows are (RowUnits), a chunk is as many whole units as fit: their
-// losses are made, the loss function gives their cotangents, and the logits, still there, become the gradient. A unit
+// Where g depends on the losses of a unit of rows (RowUnits), a chunk is as many whole units as fit: their losses are
+// computed, the loss function returns their cotangents, and the logits, still in memory, become the gradient. A unit
 // that does not fit on its own is streamed twice, and its logits are recomputed.
 //
 // Pieces depend on the shapes alone, and chunks add to dW in order: the bits do not depend on the
@@ -53,7 +53,7 @@ struct Row {
   double lse() const { return static_cast<double>(peak) + std::log(total); }
 };
 
-// S is how x and W are stored, T what is computed in.
+// S is the storage type of x and W, T the compute type.
 template <class S, class T>
 class LinearCrossEntropy {
   static constexpr bool kHalf = !std::is_same_v<S, T>;
@@ -86,7 +86,7 @@ class LinearCrossEntropy {
     } else {
       weight_sum_ = static_cast<double>(n);
     }
-    // The gradient of a half head is summed in T a block at a time, so that no second head in T ever exists.
+    // The gradient of a half head is summed in T one block at a time, so that no second head in T ever exists.
     head_block_ = kHalf ? std::clamp<std::int64_t>((std::int64_t{1} << 20) / std::max<std::int64_t>(1, width_), 64,
                                                    std::max<std::int64_t>(64, classes_))
                         : std::max<std::int64_t>(1, classes_);
@@ -136,7 +136,7 @@ class LinearCrossEntropy {
     return largest <= model.logits_chunks_of_unit * rows ? std::max(rows, largest) : rows;
   }
 
-  // f(first, count) for the chunks of positions [begin, end).
+  // Calls f(first, count) for the chunks of positions [begin, end).
   template <class F>
   void in_chunks(std::int64_t begin, std::int64_t end, F&& f) const {
     for (std::int64_t first = begin; first < end; first += chunk_) f(first, std::min(chunk_, end - first));
@@ -209,7 +209,7 @@ class LinearCrossEntropy {
     return o_.cotangent ? static_cast<double>(static_cast<const T*>(cotangent_.data)[row * cotangent_.strides[0]]) : 1;
   }
 
-  // Rows that do not count take part in nothing: prompts and padding cost no products.
+  // Ignored rows are skipped entirely: prompts and padding cost no products.
   void find_rows() {
     for (std::int64_t r = 0; r < rows_; ++r) {
       const std::int64_t y = target(r);
@@ -233,11 +233,11 @@ class LinearCrossEntropy {
     unit_.push_back(static_cast<std::int64_t>(kept_.size()));
   }
   bool all_kept() const { return static_cast<std::int64_t>(kept_.size()) == rows_; }
-  // Do the rows that count lie one after the other in x?
+  // Are the counted rows contiguous in x?
   bool in_order() const { return all_kept() && (!units_ || units_->sides == 1); }
   std::int64_t row(std::int64_t position) const { return kept_[static_cast<std::size_t>(position)]; }
 
-  // Rows at positions [first, first + count) among those that count.
+  // Rows at positions [first, first + count) among the counted ones.
   Matrix<T> input_rows(std::int64_t first, std::int64_t count) const {
     if (in_order()) return {x_ + first * width_, width_, 1, dtype_};
     S* block = reinterpret_cast<S*>(x_block_.data());
@@ -247,7 +247,7 @@ class LinearCrossEntropy {
   }
   Matrix<T> head() const { return {head_, width_, 1, dtype_}; }
 
-  // z[:, v..v+n) = x·W[v..v+n)ᵀ + b; rows of z lie `stride` apart.
+  // z[:, v..v+n) = x·W[v..v+n)ᵀ + b; rows of z are `stride` apart.
   void product(const Matrix<T>& x, std::int64_t count, std::int64_t v, std::int64_t n, T* z,
                std::int64_t stride) const {
     T* to = z + v;
@@ -290,8 +290,8 @@ class LinearCrossEntropy {
     return seen;
   }
 
-  // The same in two steps. Between them the logits stay as the first step leaves them (`there`), or others come and
-  // they are made again, perhaps of classes [v, v + n) alone.
+  // The same in two steps. Between them the logits stay as the first step leaves them (`there`), or are overwritten and
+  // recomputed, perhaps only for classes [v, v + n).
   void look_at_rows(std::int64_t first, std::int64_t count) {
     parallel_for(count, [&](std::int64_t r) { look_at_row(pointer(logits_) + r * classes_, first + r); });
   }
@@ -342,7 +342,7 @@ class LinearCrossEntropy {
     return loss;
   }
 
-  // z (or e^(z − peak)) of classes [v, v + n) of a row becomes the row's gradient.
+  // Turns z (or e^(z − peak)) of classes [v, v + n) of a row into the row's gradient.
   void differentiate(T* z, std::int64_t v, std::int64_t n, std::int64_t y, double g, const Row<T>& seen,
                      bool exponentials) const {
     const double eps = o_.label_smoothing, spread = eps / static_cast<double>(classes_);
@@ -379,9 +379,9 @@ class LinearCrossEntropy {
     });
   }
 
-  // The gradient of logits, from class v on. Beside bf16 it may be rounded to bf16 for the products: each of its
-  // numbers then errs by 2^-9 of itself at most, as those of x and W do already, and sums of them by less than the
-  // rounding of the result.
+  // The gradient of logits, from class v on. With bf16 factors it may be rounded to bf16 for the products: the relative
+  // error of its numbers is then at most 2^-9, as for x and W already, and that of their sums less than the rounding of
+  // the result.
   Matrix<T> logits_gradient(std::int64_t v, std::int64_t stride) const {
     return {pointer(logits_) + v, stride, 1, dtype_of_type<T>::value, std::is_same_v<S, BFloat16>};
   }
@@ -414,7 +414,7 @@ class LinearCrossEntropy {
   }
 
   // Halves and more than one chunk: a sum in f32 for all of dW would be a second head of twice the size. Instead blocks
-  // of dW are finished one after the other: the logits of their classes are made again, for all rows.
+  // of dW are finished one after the other: the logits of their classes are recomputed, for all rows.
   void head_gradients() {
     if constexpr (kHalf) {
       const auto rows = static_cast<std::int64_t>(kept_.size());
@@ -469,9 +469,9 @@ class LinearCrossEntropy {
   S* dx_ = nullptr;
   S* dhead_ = nullptr;
   BufferPtr logits_, x_block_, dhead_block_, dx_block_;
-  std::vector<std::int64_t> kept_;  // rows that count, those of a unit one after the other
+  std::vector<std::int64_t> kept_;  // counted rows, those of a unit one after the other
   std::vector<std::int64_t> unit_;  // where each unit begins among those; one more at the end
-  std::vector<Row<T>> seen_;        // of the rows that count, for what comes after the losses
+  std::vector<Row<T>> seen_;        // for the counted rows, what the steps after the losses need
   std::vector<T> cotangents_;       // of all rows, as far as they are known
   std::vector<double> bias_total_;
 };

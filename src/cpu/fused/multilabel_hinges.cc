@@ -16,7 +16,7 @@
 namespace ebb::cpu {
 namespace {
 
-// One row at a time, with memory that the next one uses again. T is f32 or f64.
+// One row at a time, in memory that the next one reuses. T is f32 or f64.
 template <class T>
 class HingeRow {
  public:
@@ -30,7 +30,7 @@ class HingeRow {
     if (gradient_ && is_half(x_.dtype)) slopes_.resize(size(classes));
   }
 
-  // The position in its list of the first target that is not a class, -1: all are.
+  // The position in its list of the first target that is not a class, or -1.
   template <class Index>
   std::int64_t read_targets(std::int64_t n) {
     const int last = target_.shape.rank() - 1;
@@ -46,7 +46,7 @@ class HingeRow {
     return -1;
   }
 
-  // For the targets read last.
+  // For the most recently read targets.
   double sum(std::int64_t n, T scale) {
     const T* x = read_row(n);
     T* slopes = gradient_ == nullptr ? nullptr : is_half(x_.dtype) ? slopes_.data() : gradient_row<T>(n);
@@ -84,7 +84,7 @@ class HingeRow {
     return row_.data();
   }
 
-  // body(first, length) for the classes between the targets.
+  // Calls body(first, length) for the classes between the targets.
   template <class Body>
   void for_each_gap(Body&& body) const {
     std::int64_t next = 0;
@@ -95,7 +95,7 @@ class HingeRow {
     if (classes_ > next) body(next, classes_ - next);
   }
 
-  // Between few targets the classes are read where they lie; between many they are put side by side first.
+  // Between few targets the classes are read in place; between many they are first gathered.
   double sum_of_others(const T* x, T* slopes, T scale) {
     double total = 0;
     if (classes_ / static_cast<std::int64_t>(targets_.size()) >= CpuModel::hinges_short_gap) {
@@ -144,7 +144,7 @@ class HingeRow {
     return total;
   }
 
-  // A target that is listed twice has the hinges of both.
+  // A target listed twice has the hinges of both.
   void slope_of_targets(T* slopes, T scale) const {
     for (std::size_t k = 0; k < targets_.size();) {
       const std::int64_t y = targets_[k];
@@ -176,7 +176,7 @@ void sum_hinges(const LibraryCall& call) {
     HingeRow<T> row(call, classes);
     for (std::int64_t n = task * together; n < std::min(rows, (task + 1) * together); ++n) {
       const std::int64_t bad = row.template read_targets<Index>(n);
-      if (bad >= 0) {  // what comes later in this task is no lower
+      if (bad >= 0) {  // later rows of this task come after it
         std::int64_t seen = first_bad.load();
         while (n * classes + bad < seen && !first_bad.compare_exchange_weak(seen, n * classes + bad)) {
         }

@@ -4,12 +4,12 @@
 #include "core/buffer.h"
 #include "cpu/library/copy.h"
 
-// The function that knows the cotangents gets tensors of its own, equal in shape for every `count` units: the graph it
-// builds of them then has the same structure for every group of units, and is scheduled once.
+// The function that computes the cotangents gets tensors of its own, equal in shape for every `count` units: the graph
+// it builds of them then has the same structure for every group of units, and is scheduled once.
 namespace ebb::cpu {
 namespace {
 
-// Takes a view [units, ..] or [sides·units, ..], or one number, which is given whole.
+// Takes a view [units, ..] or [sides·units, ..], or one number, which is passed whole.
 Tensor part(const View& all, std::int64_t units, std::int64_t first, std::int64_t count) {
   const bool whole = all.shape.rank() == 0;
   const std::int64_t sides = whole ? 1 : all.shape[0] / units;

@@ -12,8 +12,8 @@
 // next label:
 //   α(t, u) = α(t−1, u)·blank(t−1, u) + α(t, u−1)·emit(t, u−1),   Z = α(T−1, U)·blank(T−1, U),   loss = −log Z
 //   β(t, u) = blank(t, u)·β(t+1, u) + emit(t, u)·β(t, u+1),       β(T, U) = 1
-// The gradient is exact for any log-probabilities: at blank(t, u) −α·blank·β(t+1, u)/Z, at emit(t, u)
-// −α·emit·β(t, u+1)/Z. Numbers that carry their derivative give its derivative in a direction.
+// The gradient is exact for any log-probabilities: at blank(t, u) −α·blank·β(t+1, u)/Z, at emit(t, u) −α·emit·β(t,
+// u+1)/Z. Dual numbers give its derivative in a direction.
 namespace ebb::cpu {
 namespace {
 
@@ -37,7 +37,7 @@ class Lattice {
         Wide x = t == 0 && u == 0 ? Wide::one() : Wide{};
         if (t > 0) x = x + times(Wide::load(all_, (t - 1) * stride_ + u), probability(t - 1, u, a_.o.blank));
         if (u > 0) x = x + times(last, probability(t, u - 1, label(u - 1)));
-        // A sum may be a little out of range; the next product brings it back.
+        // A sum may be slightly out of range; the next product brings it back.
         x.store(all_, t * stride_ + u);
         last = x;
       }

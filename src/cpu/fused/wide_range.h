@@ -5,14 +5,14 @@
 #include <limits>
 
 // Probabilities of alignments: sums of products of thousands of factors e^x with any x. Logarithms would need an exp
-// and a log for every addition and lose digits; a double underflows. So a number is m·2^(512·k), m in [2^−256, 2^256)
-// or 0, and k a whole number kept as a double: additions and products cost a few instructions that vectorise, and every
-// digit of m stays.
+// and a log per addition and lose digits; a double underflows. So a number is m·2^(512·k), m in [2^−256, 2^256) or 0,
+// and k an integer stored as a double: additions and products take a few instructions that vectorise, and m keeps all
+// its digits.
 //
 // d is the derivative of m in some direction, on the scale of the same k: |d|/m is at most the largest sum of tangents
 // along a path, so it needs no scale of its own.
 
-// The loops read and write the same place at most.
+// The loops' inputs and outputs are identical or disjoint.
 #if defined(__GNUC__) && !defined(__clang__)
 #define EBB_WIDE_LOOP _Pragma("GCC ivdep")
 #else
@@ -35,13 +35,13 @@ struct WideArray {
   WideArray at(std::int64_t i) const { return {m + i, k + i, d ? d + i : nullptr}; }
 };
 
-// Weight of a number of scale k beside one of the largest scale.
+// Weight of a number of scale k relative to the largest scale.
 // (Sums of choices, not chains of them: those become branches.)
 inline double beside(double k, double most) {
   const double same = k == most ? 1.0 : 0.0, next = k == most - 1 ? kScaleDown : 0.0;
   return same + next;
 }
-// Brings a product back into range: a factor, and the change of k.
+// Brings a product back into range: returns a factor, and the change of k.
 inline double range_factor(double p) {
   const double up = p < kWideLow ? kScaleUp : 0.0, down = p >= kWideHigh ? kScaleDown : 0.0;
   const double low = p >= kWideLow ? 1.0 : 0.0, high = p < kWideHigh ? 1.0 : 0.0;
@@ -113,8 +113,8 @@ struct Wide {
   double log_derivative() const { return d / m; }
 };
 
-// e^x = e^rest · 2^(512·k): rest, for an exponential that the caller makes, and k. −inf gives e^rest = 0. Beyond 1e17
-// x has no digits left for the rest: any will do.
+// e^x = e^rest · 2^(512·k): returns rest, for an exponential that the caller computes, and k. −inf gives e^rest = 0.
+// Beyond 1e17 x has no digits left for the rest: any value will do.
 inline double split_exponent(double x, double* k) {
   if (!std::isfinite(x)) {
     *k = x < 0 ? kZeroScale : 0;
@@ -124,7 +124,7 @@ inline double split_exponent(double x, double* k) {
   const double rest = x - *k * kLogScale;
   return std::fabs(rest) <= 256 ? rest : 0;
 }
-// The same for an array, in place. Within ±177 there is nothing to do.
+// The same for an array, in place. No work within ±177.
 inline void split_exponents(double* x, double* k, std::int64_t n) {
   double outside = 0;
   for (std::int64_t i = 0; i < n; ++i) {
@@ -180,7 +180,7 @@ class Share {
   }
 
  private:
-  // A share is at most one, so no larger k occurs; what a smaller one leaves is nothing beside it.
+  // A share is at most one, so no larger k occurs; a smaller one is negligible.
   static double scale(double k) {
     const double same = k == 0 ? 1.0 : 0.0, less = k == -1 ? kScaleDown : 0.0, more = k == 1 ? kScaleUp : 0.0;
     return same + less + more;

@@ -2,18 +2,18 @@
 #pragma once
 #include "cpu/gemm/kernels.h"
 
-// Products of two bf16 factors by instructions that are made for them: BFMMLA on aarch64, TDPBF16PS (AMX) or VDPBF16PS
-// on x86-64. One does the work of four, 512 or two fused multiplications and additions of vectors.
+// Products of two bf16 factors by dedicated instructions: BFMMLA on aarch64, TDPBF16PS (AMX) or VDPBF16PS on x86-64.
+// One does the work of four, 512 or two fused multiply-adds of vectors.
 //
-// An output is still a sum of blocks of k that are added in order, and still depends on its row and its column alone;
-// but inside a block the step is a group of k (4, 32 or 2), padded with zeros, and the instruction decides how a group
-// is added: products are exact; BFMMLA and VDPBF16PS add two, rounded on aarch64 to odd and not to nearest (an error of
-// one unit in the last place of f32 instead of a half, for half as many additions); TDPBF16PS adds the 16 even and the
-// 16 odd ones, each in order, and then both. Numbers below 2^-126 count as zero, also results. NaN and infinities are
-// as they should be.
+// An output is still a sum of blocks of k added in order, and still depends only on its row and its column; but inside
+// a block the step is a group of k (4, 32 or 2), padded with zeros, and the instruction decides how a group is added:
+// products are exact; BFMMLA and VDPBF16PS add two, on aarch64 rounded to odd and not to nearest (an error of one unit
+// in the last place of f32 instead of a half, for half as many additions); TDPBF16PS adds the 16 even and the 16 odd
+// ones, each in order, and then both. Numbers below 2^-126 count as zero, including results. NaN and infinities behave
+// as usual.
 //
-// VDPBF16PS is taken on AMD's processors only: Intel's have half as many units for it as for f32, and on Sapphire
-// Rapids a product took 1.4 times as long as in f32.
+// VDPBF16PS is used on AMD's processors only: Intel's have half as many units for it as for f32, and on Sapphire Rapids
+// a product took 1.4 times as long as in f32.
 namespace ebb::cpu {
 
 using GemmBf16Tiles = GemmTiles<float, BFloat16>;
@@ -21,14 +21,14 @@ using GemmBf16Tiles = GemmTiles<float, BFloat16>;
 // Null where the processor has no such instructions: the factors then become f32 while they are packed.
 const GemmBf16Tiles* gemm_bf16_tiles();
 
-// For tests: do without them, or take them again; take these instead, or (null) the best again.
+// For tests: disables or re-enables them; or selects these, or (null) the best again.
 void allow_gemm_bf16_tiles(bool allowed);
 void force_gemm_bf16_tiles(const GemmBf16Tiles* tiles);
 
-// Products of one row or column that need no panels. Null: they are made with panels, as any other.
+// Products of one row or column that need no panels. Null: they use panels, like any other.
 const GemmVectors<float>* gemm_bf16_vectors();
 
-// What the machine has; null where it has not. Each compiled on its own machine only.
+// The machine's implementations, or null. Each is compiled for its own architecture only.
 const GemmBf16Tiles* gemm_bf16_tiles_arm64();
 const GemmBf16Tiles* gemm_bf16_tiles_amx();
 const GemmBf16Tiles* gemm_bf16_tiles_vdpbf16ps();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Products of bf16 by tile registers: packing, the walk over panels, and what is done with sums. Included by a file
-// that names its target instructions (AVX-512 with BW and VL) around the include, so that everything here may be
-// inlined there; therefore no include guard and no includes, and nothing here may be used outside of that file.
+// Products of bf16 by tile registers: packing, the walk over panels, and storing the sums. Included by a file that
+// names its target instructions (AVX-512 with BW and VL) around the include, so that everything here may be inlined
+// there; therefore no include guard and no includes, and nothing here may be used outside of that file.
 //
 // A tile of A is 16 rows of 32 of k, a tile of B 16 pairs of k of 16 columns: 1 KiB each. A panel of A is up to two
 // tiles high, one of B up to two wide, and of a step of k it holds those one after the other:
@@ -13,14 +13,14 @@
 //   configure(upper, lower)      rows of both tiles of A, lower 0: there is one; before anything else, on each thread
 //   release()                    after everything else
 //   multiply<tall, wide>(a, b, b_step, to, stride, before)   two tiles of A, or one; two of B, or one; after each step
-//                                of k it lets the sums of the tile before go on their way
-// A that is read where it lies is not packed; what it has of k beyond whole steps is, for there is nothing behind it
-// that could be multiplied by zeros.
+//                                of k it stores some of the previous tile's sums
+// A that is read in place is not packed; its part beyond whole steps of k is, as there are no zeros after it to
+// multiply by.
 namespace {
 
 constexpr std::int64_t kSide = 16, kStep = 32, kTile = kSide * kStep;
 
-// The rows of a panel of A: `steps` of k, and one more at `tail`, if that is not null.
+// The rows of a panel of A: `steps` of k, and one more at `tail` unless that is null.
 struct RowsOfTiles {
   std::int64_t steps;
   const BFloat16* data;
@@ -28,7 +28,7 @@ struct RowsOfTiles {
   const BFloat16* tail;      // rows kStep apart
 };
 
-// to = 16 registers of 16 pairs of bf16, turned: pair j of register i is pair i of register j.
+// Transposes: `to` = 16 registers of 16 pairs of bf16; pair j of register i becomes pair i of register j.
 inline void turn(__m512i (&x)[kSide]) {
   __m512i y[kSide];
 #pragma GCC unroll 8
@@ -60,7 +60,7 @@ inline void turn(__m512i (&x)[kSide]) {
   }
 }
 
-// As bfloat16_from: to nearest, ties to even, and NaN stays NaN.
+// As bfloat16_from: to nearest, ties to even, NaN stays NaN.
 inline __m256i rounded(__m512 x) {
   const __m512i bits = _mm512_castps_si512(x), upper = _mm512_srli_epi32(bits, 16);
   const __m512i odd = _mm512_and_si512(upper, _mm512_set1_epi32(1));
@@ -122,7 +122,7 @@ void load_tile(const S* from, std::int64_t wide_stride, std::int64_t depth_strid
   if constexpr (!kPairsTogether) turn(tile);
 }
 
-// Tiles in the order in which the memory behind them runs.
+// Tiles in memory order.
 template <bool kRows, class S>
 void pack_tiles(const S* from, const GemmSource& source, std::int64_t wide, std::int64_t depth, BFloat16* to) {
   constexpr std::int64_t kPanel = 2 * kSide;
@@ -158,7 +158,7 @@ void pack(const GemmSource& source, std::int64_t wide, std::int64_t depth, BFloa
 inline std::int64_t packed_rows(std::int64_t rows) { return rows; }
 inline std::int64_t packed_cols(std::int64_t cols) { return (cols + kSide - 1) / kSide * kSide; }
 
-// Both vectors of a row of a tile, by what `rounded` does.
+// Both vectors of a row of a tile, rounded as by `rounded`.
 inline __m512i rounded_32(__m512 x, __m512 y) {
   const __m512i one = _mm512_set1_epi32(1), almost_half = _mm512_set1_epi32(0x7fff),
                 quiet = _mm512_set1_epi32(0x400000);
@@ -168,13 +168,13 @@ inline __m512i rounded_32(__m512 x, __m512 y) {
     const __mmask16 none = _mm512_cmp_ps_mask(z, z, _CMP_UNORD_Q);
     return _mm512_srli_epi32(_mm512_mask_or_epi32(near, none, bits, quiet), 16);
   };
-  // Packed in each quarter by itself: four of x, four of y.
+  // Packed within each quarter: four of x, four of y.
   const __m512i mixed = _mm512_packus_epi32(upper(x), upper(y));
   return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), mixed);
 }
 
-// Sums of a tile of C on their way to where they belong. That is work for the units of vectors, which have nothing else
-// to do while the next tile is made: so it is done in between, some rows at each step of k.
+// Sums of a tile of C on their way to memory. That is work for the vector units, which are otherwise idle while the
+// next tile is computed: so it is interleaved, some rows at each step of k.
 class FinishedTile {
  public:
   FinishedTile() = default;
@@ -234,7 +234,7 @@ void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, float al
       const BFloat16* from_b = n < kPanel ? b.last : b.data + j / kPanel * b.distance;
       const GemmResult<float> to = result.from(i, j);
       b.soon.fetch(i / kPanel * across + j / kPanel, tiles);
-      // What is there arrives while the sums are made: without this, half of the time goes into waiting for it.
+      // Prefetched while the sums are computed: otherwise half of the time is spent waiting for it.
       for (std::int64_t r = 0; r < m; ++r) {
         const char* line = to.add || !to.halves ? reinterpret_cast<const char*>(to.c + r * to.stride)
                                                 : reinterpret_cast<const char*>(to.halves + r * to.halves_stride);
@@ -257,8 +257,8 @@ void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, float al
   before.write_rest();
 }
 
-// Blocks of 1024 of k. A panel of A does not stay in the level-1 cache then, but a sum is taken up again half as often
-// as with 512: on a core of Emerald Rapids 1024³ took 2.4 instead of 3.1 ms.
+// Blocks of 1024 of k. A panel of A then does not stay in the level-1 cache, but sums are reloaded half as often as
+// with 512: on a core of Emerald Rapids 1024³ took 2.4 instead of 3.1 ms.
 template <class U>
 constexpr GemmBf16Tiles amx_tiles() {
   return {{.rows = 2 * kSide,

@@ -39,14 +39,14 @@ struct Amx {
     for (const int tile : {0, 1, 4}) config.rows[tile] = first;
     for (const int tile : {2, 3, 5}) config.rows[tile] = second;
     for (const int tile : {6, 7}) config.rows[tile] = 16;
-    asm volatile("" : : "m"(config) : "memory");  // all of it is read, not the first word alone as the header says
+    asm volatile("" : : "m"(config) : "memory");  // all of it is read, not only the first word as the header says
     _tile_loadconfig(&config);
   }
   static void release() { _tile_release(); }
 
-  // a: rows `bytes` apart, the second tile of them at `lower`. Tiles of B pass by once for each panel of A: the hint
-  // keeps them from driving that out of the level-1 cache. On a core of Emerald Rapids 512³ took 280 µs without it and
-  // takes 220.
+  // a: rows `bytes` apart, the second tile of them at `lower`. Tiles of B stream past once for each panel of A: the
+  // hint keeps them from evicting that from the level-1 cache. On a core of Emerald Rapids 512³ took 280 µs without it
+  // and takes 220.
   template <bool kTall, bool kWide>
   static void add_step(const BFloat16* a, std::int64_t bytes, const BFloat16* lower, const BFloat16* b) {
     _tile_loadd(4, a, bytes);
@@ -101,7 +101,7 @@ namespace {
 
 bool processor_has_amx() {
   unsigned a, b, c, d;
-  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c >> 27 & 1)) return false;  // the system saves registers as XCR0 says
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c >> 27 & 1)) return false;  // XCR0: the system saves the registers
   unsigned saved, upper;
   asm volatile("xgetbv" : "=a"(saved), "=d"(upper) : "c"(0));
   constexpr unsigned kTileState = 3u << 17;
@@ -110,7 +110,7 @@ bool processor_has_amx() {
   return (d >> 22 & 1) && (d >> 24 & 1);  // AMX-BF16, AMX-TILE
 }
 
-// Linux gives a process tile registers when it asks for them: they are 8 KiB to save for each thread.
+// Linux gives a process tile registers on request: they are 8 KiB to save for each thread.
 bool system_allows_amx() {
   constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;

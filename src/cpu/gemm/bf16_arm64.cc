@@ -36,7 +36,7 @@ uint16x4_t load_four(const float* from) { return vreinterpret_u16_bf16(vcvt_bf16
 
 // BFMMLA: a register holds four of k of two rows (or columns), the sums of two rows by two columns.
 // The sums of a whole tile. By hand, because a register for each sum leaves eight: four for the rows, two pairs for the
-// columns, each loaded as soon as its last use is issued. (A compiler moves sums about to win registers that it does
+// columns, each loaded as soon as its last use is issued. (A compiler moves sums around to save registers that it does
 // not need.) The last group has nothing to load ahead.
 #define EBB_COLUMN(v, from)                                                              \
   "bfmmla %[s0" #v "].4s, v0.8h, v" #from ".8h\n  bfmmla %[s1" #v "].4s, v1.8h, v" #from \
@@ -162,7 +162,7 @@ struct Bfmmla {
     return done;
   }
 
-  // Four of k, eight or four columns, turned by zipping pairs and then pairs of pairs.
+  // Four of k, eight or four columns, transposed by zipping pairs and then pairs of pairs.
   template <class S>
   static Packed pack_wide(const S* from, std::int64_t stride, std::int64_t count, std::int64_t width,
                           std::int64_t depth, BFloat16* to) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What the tiles of bf16 products share, whatever the processor: packing and the walk over panels. Included by each
-// file of tiles inside its own region of target instructions, so that everything here may be inlined there; therefore
-// no include guard and no includes, and nothing here may be used outside of that file.
+// Shared by the tiles of bf16 products of all processors: packing and the walk over panels. Included by each file of
+// tiles inside its own region of target instructions, so that everything here may be inlined there; therefore no
+// include guard and no includes, and nothing here may be used outside of that file.
 //
 // A processor is a class P with
 //   kRows, kCols, kGroup            of a tile, and of k
@@ -45,7 +45,7 @@ void pack_panels(const S* from, const GemmSource& source, std::int64_t wide, std
                  BFloat16* to) {
   const std::int64_t wide_stride = source.wide_stride, depth_stride = source.depth_stride;
   const std::int64_t panel_size = kWidth * ((depth + P::kGroup - 1) / P::kGroup * P::kGroup);
-  // Where the width is dense: a few steps of k for all panels, then the next, so that runs in memory stay long.
+  // Dense along the width: a few steps of k for all panels, then the next, so that runs in memory stay long.
   const std::int64_t steps = wide_stride == 1 ? 4 * P::kGroup : depth;
   for (std::int64_t p = 0; p < depth; p += steps) {
     const std::int64_t part = std::min(steps, depth - p);

@@ -82,7 +82,7 @@ struct Vdpbf16ps {
     return rows == 2 ? tile_of_rows<2>(cols) : tile_of_rows<1>(cols);
   }
 
-  // Four rows, four of k: a pair of k is a number of 32 bits, and those are turned.
+  // Four rows, four of k: a pair of k is treated as a 32-bit number, and those are transposed.
   template <class S>
   static Packed pack_depth(const S* from, std::int64_t stride, std::int64_t count, std::int64_t width,
                            std::int64_t depth, BFloat16* to) {

@@ -10,8 +10,8 @@
 #pragma GCC push_options
 #pragma GCC target("arch=armv8.2-a+bf16")
 #endif
-// A vector times a matrix that is read once, where it lies. BFMMLA multiplies two rows by two columns; here both rows
-// are the vector. The order is that of the tiles: from zero, four of k after the other, zeros after the last.
+// A vector times a matrix that is read once, in place. BFMMLA multiplies two rows by two columns; here both rows are
+// the vector. The order is that of the tiles: from zero, four of k after the other, zeros after the last.
 namespace ebb::cpu {
 namespace {
 
@@ -49,8 +49,8 @@ struct Turned {
   }
 };
 
-// Columns are dense: rows of B pass by, eight at a time, under a run of sums that stays in the level-1 cache, for two
-// columns in a register.
+// Dense columns: rows of B stream past, eight at a time, under a run of sums that stays in the level-1 cache, two
+// columns per register.
 void multiply_dense_cols(std::int64_t cols, std::int64_t depth, const Vector& x, const BFloat16* b, std::int64_t stride,
                          float* sum) {
   constexpr std::int64_t kRun = 1024;
@@ -87,7 +87,7 @@ void multiply_dense_cols(std::int64_t cols, std::int64_t depth, const Vector& x,
   }
 }
 
-// The depth is dense: `count` columns at a time, at most two for each of the registers.
+// Dense depth: `count` columns at a time, at most two for each of the registers.
 template <int kPairs>
 void dot_pairs(std::int64_t count, std::int64_t depth, const Vector& x, const BFloat16* b, std::int64_t stride,
                float* sum) {

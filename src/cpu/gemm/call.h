@@ -8,7 +8,7 @@
 #include "cpu/gemm/kernels.h"
 #include "ebb/memory.h"
 
-// What the parts of gemm.cc know of a product.
+// A product as the parts of gemm.cc see it.
 namespace ebb::cpu {
 
 template <class T>
@@ -20,7 +20,7 @@ struct Call {
   T* c;
   std::int64_t c_stride;
   bool shared;                 // among threads
-  BFloat16* halves = nullptr;  // the result is rounded to these, and C is only a place for sums: see GemmResult
+  BFloat16* halves = nullptr;  // the result is rounded to these, and C only holds the sums: see GemmResult
   std::int64_t halves_stride = 0;
 
   template <class P>

@@ -13,7 +13,7 @@
 #include "cpu/tile/elements.h"
 
 // Blocks of both factors are packed into panels in the order the tiles read them, then threads share the blocks of C
-// (matrices.h); vectors, and products of a few numbers, have ways of their own. All make the same bits.
+// (matrices.h); vectors, and products of a few numbers, have paths of their own. All are bit-identical.
 namespace ebb::cpu {
 namespace {
 
@@ -29,7 +29,7 @@ void scale(std::int64_t m, std::int64_t n, T beta, T* c, std::int64_t c_stride) 
   }
 }
 
-// Small products take less time than their plans, and those of a batch ask for the same one: a thread keeps its last.
+// Small products take less time than their plans, and those of a batch share one plan: a thread keeps its last.
 template <class Make>
 auto plan_once(const GemmRequest& request, const GemmTileShape& tiles, Make&& make) {
   struct Last {
@@ -45,7 +45,7 @@ GemmPlan plan_once(const GemmRequest& request, const GemmTileShape& tiles) {
   return plan_once(request, tiles, [&] { return plan_product(request, tiles, cpu_model()); });
 }
 
-// ---- what a plan says ----------------------------------------------------------------------------------------------
+// ---- carrying out a plan --------------------------------------------------------------------------------------------
 
 template <class T, class P>
 void multiply_matrices(const Call<T>& call, const GemmTiles<T, P>& tiles, const GemmPlan& plan) {
@@ -53,8 +53,8 @@ void multiply_matrices(const Call<T>& call, const GemmTiles<T, P>& tiles, const 
   MatrixProduct<T, P>(call, tiles, plan).run();
 }
 
-// Few outputs, long sums (a weight gradient over a whole data set): the blocks of k are what there is to share. Each
-// makes an [m, n] of its own; they are added in order, as everywhere.
+// Few outputs, long sums (a weight gradient over a whole data set): the blocks of k are shared among threads. Each
+// computes an [m, n] of its own; they are added in order, as everywhere.
 template <class T, class P>
 void multiply_deep(const Call<T>& call, const GemmTiles<T, P>& tiles, const GemmPlan& plan) {
   const std::int64_t outputs = call.m * call.n;
@@ -92,7 +92,7 @@ void multiply_deep(const Call<T>& call, const GemmTiles<T, P>& tiles, const Gemm
   }
 }
 
-// A product that is over before anything is packed.
+// A product too small for packing.
 template <class T>
 void multiply_dots(const Call<T>& call) {
   for (std::int64_t i = 0; i < call.m; ++i) {
@@ -113,7 +113,7 @@ void multiply_vector(const Call<T>& call, const GemmVectors<T>& vectors, const G
   VectorProduct<T>(vectors, call, call.m, call.b.transposed(), call.a.transposed(), call.c_stride, plan).run();
 }
 
-// The one place that decides: tiles of bf16 where there are some and both factors are, or may be, bf16. Also for
+// The one place that decides: tiles of bf16 if the machine has some and both factors are, or may be, bf16. Also for
 // vectors and for products of a few numbers, because a row must not depend on how many there are.
 const GemmBf16Tiles* bf16_tiles_for(const Matrix<float>& a, const Matrix<float>& b) {
   return a.as_bf16() && b.as_bf16() ? gemm_bf16_tiles() : nullptr;
@@ -164,8 +164,8 @@ void run(const Call<T>& call, T beta) {
   multiply(call, kernels.tiles, &kernels.vectors, plan_call(call));
 }
 
-// A·B rounded to halves. Tiles of bf16 round their sums themselves, in the last block of k; else, and for the sums of
-// the blocks before it, there is a part of the result in f32.
+// A·B rounded to halves. Tiles of bf16 round their sums themselves, in the last block of k; otherwise, and for the sums
+// of the blocks before it, a part of the result is held in f32.
 void run_to_halves(Call<float> call, DType dtype, void* out, std::int64_t stride) {
   if (call.m == 0 || call.n == 0) return;
   const auto place = [&](std::int64_t i, std::int64_t j) {

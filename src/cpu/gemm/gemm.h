@@ -8,7 +8,7 @@
 namespace ebb::cpu {
 
 // A matrix to read: element (i, j) is data[i·row_stride + j·col_stride], of T, or of a half where T is float (halves
-// become float while they are packed). Any strides will do, also 0; where one of them is 1, it is quick.
+// become float while they are packed). Any strides work, including 0; it is fast where one of them is 1.
 template <class T>
 struct Matrix {
   const void* data = nullptr;
@@ -28,11 +28,11 @@ struct Matrix {
 // C = alpha·A·B + beta·C with A [m, k], B [k, n] and C [m, n], rows of C c_stride apart; beta = 0 does not read C.
 // T is float or double.
 //
-// The bits of an element of C depend on its row of A, its column of B, their dtypes, alpha and beta alone: not on m and
-// n, not on its place, not on strides, not on the number of threads (kernels.h says in which order products are
-// added). A row has the same product alone and in a batch. Converting halves before the product changes nothing but in
-// one case: where the processor has instructions for products of bf16, two bf16 factors are multiplied by them
-// (bf16.h), and then a factor in f32 that `may_round` counts as bf16 too, and is rounded while it is packed.
+// The bits of an element of C depend only on its row of A, its column of B, their dtypes, alpha and beta: not on m and
+// n, not on its place, not on strides, not on the number of threads (kernels.h gives the order of additions). A row has
+// the same product alone and in a batch. Converting halves before the product changes nothing, with one exception:
+// where the processor has instructions for products of bf16, two bf16 factors are multiplied by them (bf16.h), and then
+// an f32 factor with `may_round` counts as bf16 too, and is rounded while it is packed.
 //
 // gemm shares the work with parallel_for; gemm_serial keeps to the calling thread.
 template <class T>
@@ -42,12 +42,12 @@ template <class T>
 void gemm_serial(std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const Matrix<T>& a, const Matrix<T>& b,
                  T beta, T* c, std::int64_t c_stride);
 
-// How gemm (shared) or gemm_serial makes such a product: of a and b strides and dtypes count.
+// How gemm (shared) or gemm_serial computes such a product: only strides and dtypes of a and b matter.
 struct GemmPlan;
 template <class T>
 GemmPlan plan_of(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<T>& a, const Matrix<T>& b, bool shared);
 
-// C = A·B in f16 or bf16, each element rounded once from what gemm makes it.
+// C = A·B in f16 or bf16, each element rounded once from gemm's result.
 void gemm_to_halves(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<float>& a, const Matrix<float>& b,
                     DType dtype, void* c, std::int64_t c_stride);
 void gemm_to_halves_serial(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<float>& a,

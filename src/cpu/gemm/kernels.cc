@@ -32,7 +32,7 @@ constexpr int kTileRows = 4;
 constexpr int kTileVectors = 3;
 
 // NEON's panels of B are narrow enough for the level-1 cache; those of AVX2 and AVX-512 (48 and 96 KiB in f32) are not,
-// but the panels of A are. Measured on Sapphire Rapids, all panels in the second cache: 155 and 167 GFLOP/s.
+// but the panels of A are. Measured on Sapphire Rapids, all panels in the second-level cache: 155 and 167 GFLOP/s.
 #if HWY_TARGET == HWY_NEON
 constexpr bool kRowsStay = false;
 #else
@@ -46,7 +46,7 @@ constexpr std::int64_t kLanesOf = static_cast<std::int64_t>(hn::MaxLanes(hn::Sca
 // ---------------------------------------------------------------------------------------------------------
 
 // sums[i] += a[i]·b for the rows of a tile and a step of k. NEON multiplies by a lane of a loaded vector; elsewhere a
-// number is repeated while it is loaded.
+// number is broadcast on loading.
 #if HWY_TARGET == HWY_NEON
 template <int kLane, int kVectors>
 HWY_INLINE void add_row(float32x4_t a, const hn::Vec<hn::ScalableTag<float>> (&b)[kVectors],
@@ -62,14 +62,14 @@ HWY_INLINE void add_row(float64x2_t a, const hn::Vec<hn::ScalableTag<double>> (&
 }
 #endif
 
-// How a tile reads its panels: `apart`, rows of A where they lie; `copying`, panels of B where they lie, which it also
-// packs on the way, because a unit that stores has nothing else to do.
+// How a tile reads its panels: `apart`, rows of A in place; `copying`, panels of B in place, which it also packs on the
+// way, because the store unit is otherwise idle.
 enum class Reads : std::uint8_t { packed, apart, copying, apart_and_copying, packed_and_packing };
 constexpr bool rows_apart(Reads r) { return r == Reads::apart || r == Reads::apart_and_copying; }
 [[maybe_unused]] constexpr bool packs(Reads r) { return r == Reads::packed_and_packing; }
 constexpr bool copies(Reads r) { return r == Reads::copying || r == Reads::apart_and_copying; }
 
-// The rows of a tile that lie apart, by two registers and three multiples of one: as the addresses of x86 allow.
+// Addresses of a tile's separate rows, from two registers and three multiples of one, as x86 addressing allows.
 struct Apart {
   std::int64_t one, three = 3 * one, five = 5 * one, seven = 7 * one;
   template <class T>
@@ -126,9 +126,9 @@ HWY_INLINE void add_step(const T* HWY_RESTRICT a, const Apart& apart, const T* H
   }
 }
 
-// What a tile fetches. Before it, all at once, that holds up its own first loads; so a tile that has registers for it,
-// because A is packed, fetches beside its steps, in kTileRows parts. Measured on Cascade Lake: 3 to 4 % of
-// [128, 784]·[784, 1024] and of 1024³; where rows of A lie apart, it loses 1 to 4 %.
+// What a tile prefetches. All at once at its start would hold up its own first loads; so a tile with registers to
+// spare, because A is packed, prefetches along with its steps, in kTileRows parts. Measured on Cascade Lake: 3 to 4 %
+// of [128, 784]·[784, 1024] and of 1024³; where rows of A are read in place, it loses 1 to 4 %.
 constexpr bool spreads(Reads r) { return kRowsStay && !rows_apart(r); }
 constexpr std::int64_t kSpread = 192;  // shorter sums gain nothing
 template <class T>
@@ -138,7 +138,7 @@ struct Fetches {
   GemmSoon soon = {};
   GemmNext<T> next = {};  // of one panel
 
-  // What it takes is read from memory then and not held in registers, which the sums need.
+  // Its state is then read from memory and not held in registers, which the sums need.
   template <std::int64_t kBytes, bool kPacks>
   static HWY_INLINE void part(const Fetches* all, std::int64_t i) {
     asm volatile("" : "+r"(all));
@@ -154,7 +154,7 @@ struct Fetches {
     }
   }
 
-  // Of the next panel one step of k, while the third after it is fetched.
+  // Packs one step of k of the next panel, while the third after it is prefetched.
   HWY_INLINE void pack_next(std::int64_t p) const {
     const hn::ScalableTag<T> d;
     constexpr std::int64_t kLanes = kLanesOf<T>, kAhead = 3;
@@ -168,7 +168,7 @@ struct Fetches {
   }
 };
 
-// What one of so many rows of tiles packs of the panel that lies beside the one from column j on.
+// The part that one of so many rows of tiles packs of the panel next to the one from column j on.
 template <class T>
 HWY_INLINE GemmNext<T> next_of(const GemmNext<T>& all, std::int64_t j, std::int64_t width, std::int64_t tile,
                                std::int64_t tiles) {
@@ -200,9 +200,9 @@ void multiply_tile(std::int64_t depth, T alpha, const TilePanels<T>& panels, boo
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) sums[i][v] = hn::Zero(d);
   }
-  // Measured on Neoverse V1 at 1024³: 69 GFLOP/s as it was, 71 with the panel of A fetched ahead from the second cache,
-  // 73 with both. Elsewhere B comes from there, all lines of it.
-  // What is copied may come from further away.
+  // Measured on Neoverse V1 at 1024³: 69 GFLOP/s without, 71 with the panel of A prefetched from the second-level
+  // cache, 73 with both. Elsewhere B comes from there, all lines of it.
+  // Copied data may come from further away.
   constexpr std::int64_t kAhead = copies(kReads) ? 16 : 8;
   const T* HWY_RESTRICT a = panels.a;
   const T* HWY_RESTRICT b = panels.b;
@@ -244,8 +244,8 @@ void multiply_tile(std::int64_t depth, T alpha, const TilePanels<T>& panels, boo
 template <class T>
 using TileFn = void (*)(std::int64_t, T, const TilePanels<T>&, bool, T*, std::int64_t);
 
-// Narrow panels have tiles of their own: 1, 2 or 4 rows, one or two vectors. They are packed; whole ones may be read
-// where they lie.
+// Narrow panels have tiles of their own: 1, 2 or 4 rows, one or two vectors. They are packed; whole ones may be read in
+// place.
 template <class T, int kRows, Reads kReads = Reads::packed>
 TileFn<T> tile_of_vectors(std::int64_t cols) {
   if (cols > 2 * kLanesOf<T>) return &multiply_tile<T, kRows, 3, kReads>;
@@ -264,7 +264,7 @@ TileFn<T> tile_for(std::int64_t rows, std::int64_t cols, bool apart, bool copyin
   return rows == 2 ? tile_of_vectors<T, 2>(cols) : tile_of_vectors<T, 1>(cols);
 }
 
-// The rows and columns that a panel of so many is packed in.
+// The rows and columns to which a panel of so many is packed.
 std::int64_t panel_rows(std::int64_t rows) { return rows > 4 ? kTileRows : rows > 2 ? 4 : rows; }
 template <class T>
 std::int64_t panel_cols(std::int64_t cols) {
@@ -277,14 +277,14 @@ std::int64_t packed_cols(std::int64_t cols) {
   return panel_cols<T>(cols);
 }
 
-// C that is added to, before a tile of NEON.
+// Prefetches C that is added to, before a tile of NEON.
 template <class T>
 HWY_INLINE void prefetch_result(const T* to, std::int64_t stride, std::int64_t rows, bool add) {
   for (std::int64_t r = 0; add && r < rows; ++r) hwy::Prefetch(to + r * stride);
 }
 
-// Of the rows that come next, as much as is due beside the columns [j, j + a panel) of `cols`, into the second cache:
-// they are short runs of memory, which the processor does not foresee.
+// Prefetches into the second-level cache the part of the next rows that is due with columns [j, j + a panel) of `cols`:
+// they are short runs of memory, which the hardware prefetcher misses.
 template <class T>
 HWY_INLINE void fetch_rows(const T* rows, std::int64_t apart, std::int64_t depth, std::int64_t j, std::int64_t cols) {
   constexpr std::int64_t kLine = 64 / sizeof(T);
@@ -319,7 +319,7 @@ void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, T alpha,
       fetches = {reinterpret_cast<const char*>(to), m, c_stride * kSize,
                  b.soon.share(i / kRows * across + j / kCols, tiles)};
       if (b.next.from) fetches.next = next_of(b.next, j, kCols, i / kRows, tiles / across);
-      // Here and not in the tile: it would hold the addresses in registers that its sums need.
+      // Here and not in the tile, where the addresses would take registers that its sums need.
       for (std::int64_t part = 0; (apart || depth < kSpread) && part < kRows; ++part)
         Fetches<T>::template part<kCols * kSize, false>(&fetches, part);
       for (std::int64_t p = 0; !packing && p < fetches.next.depth; ++p) fetches.pack_next(p);
@@ -360,7 +360,7 @@ void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, T alpha,
 // ---- vectors
 // ----------------------------------------------------------------------------------------------------------
 
-// Columns are dense: rows of B pass by, eight at a time, under a run of sums that stays in the level-1 cache.
+// Dense columns: rows of B stream past, eight at a time, under a run of sums that stays in the level-1 cache.
 template <class T, class S, int kRows>
 HWY_INLINE void add_rows(std::int64_t n, const T* HWY_RESTRICT x, const S* HWY_RESTRICT b, std::int64_t stride,
                          T* HWY_RESTRICT sum) {
@@ -393,7 +393,7 @@ void multiply_dense_cols(std::int64_t cols, std::int64_t depth, const T* x, cons
   }
 }
 
-// The depth is dense: kGroups × kBlock columns at a time, turned in registers, so that the order of k is kept.
+// Dense depth: kGroups × kBlock columns at a time, transposed in registers, so that the order of k is kept.
 template <class T, class S, int kGroups>
 HWY_INLINE void dot_cols(std::int64_t depth, const T* HWY_RESTRICT x, const S* HWY_RESTRICT b, std::int64_t stride,
                          T* HWY_RESTRICT sum) {
@@ -450,7 +450,7 @@ void multiply_vector(std::int64_t cols, std::int64_t depth, const T* x, const Ge
   });
 }
 
-// A sum waits for each of its additions: eight that do not depend on each other wait together.
+// Each addition of a sum waits for the one before: eight independent sums wait together.
 template <class T>
 void multiply_runs(std::int64_t runs, std::int64_t depth, const T* HWY_RESTRICT x, const GemmSource& source,
                    T* HWY_RESTRICT sum, std::int64_t sum_stride) {
@@ -487,8 +487,8 @@ T dot(std::int64_t depth, const T* a, std::int64_t a_stride, const T* b, std::in
   return dot_of(depth, a, a_stride, b, b_stride);
 }
 
-// Rows of C in vectors of kSize columns together. Rows of B are read with what follows them where that is B, too, and
-// otherwise copied first; a row of C that is written too far is followed by the next one.
+// Rows of C in vectors of kSize columns together. Rows of B are read together with what follows them if that is B, too,
+// and otherwise copied first; columns written beyond a row of C are overwritten by the next row.
 template <class T, std::size_t kSize>
 HWY_INLINE void multiply_small_as(const GemmSmall<T>& p) {
   const hn::CappedTag<T, kSize> d;

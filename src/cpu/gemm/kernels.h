@@ -8,10 +8,10 @@
 // The inner loops of matrix products, compiled for every SIMD target.
 namespace ebb::cpu {
 
-// An output is a sum of blocks of k, each summed on its own: from zero, one fused product after the other, in the order
-// of k. The blocks are added in order. That is all that decides the bits of an output: not its place, not the sizes of
-// the product, not how its factors lie in memory. Blocks are nearly equal and as long as the level-1 cache allows. (Two
-// bf16 factors may be multiplied by instructions of their own, see bf16.h: then a step is several of k.)
+// An output is a sum of blocks of k, each summed separately: from zero, one fused product after the other, in the order
+// of k. The blocks are added in order. Nothing else decides the bits of an output: not its place, not the sizes of the
+// product, not the strides of its factors. Blocks are nearly equal and as long as the level-1 cache allows. (Two bf16
+// factors may be multiplied by dedicated instructions, see bf16.h: then a step is several of k.)
 #if defined(__x86_64__)
 template <class T>
 inline constexpr std::int64_t kGemmDepth = sizeof(T) == 4 ? 512 : 384;
@@ -25,21 +25,21 @@ inline std::int64_t gemm_depth(std::int64_t k, std::int64_t most) {
   return blocks <= 1 ? k : ceil_div(ceil_div(k, blocks), 8) * 8;
 }
 
-// A factor to pack: element (w, p) of `wide` rows of A or columns of B, and of `depth`, is
-// data[w·wide_stride + p·depth_stride]. Any strides will do; one of them 1 is quick.
+// A factor to pack: element (w, p) of `wide` rows of A or columns of B, and of `depth`, is data[w·wide_stride +
+// p·depth_stride]. Any strides work; it is fast where one of them is 1.
 struct GemmSource {
   const void* data;
   DType dtype;  // T's own, or a half where T is float; f32 or bf16 for panels of bf16
   std::int64_t wide_stride, depth_stride;
 };
 
-// Memory that is packed or read next: tiles fetch it into the second cache while they multiply, each its part, so that
-// nobody waits for it then.
+// Memory that is packed or read next: each tile prefetches its part into the second-level cache while it multiplies, so
+// that no thread waits for it later.
 struct GemmSoon {
   const char* data = nullptr;
   std::int64_t rows = 0, bytes = 0, stride = 0;  // in bytes
 
-  // One of so many parts.
+  // One of that many parts.
   GemmSoon share(std::int64_t part, std::int64_t parts) const {
     if (!data) return {};
     const std::int64_t first = rows * part / parts;
@@ -55,8 +55,8 @@ struct GemmSoon {
   }
 };
 
-// Columns of B, dense where they lie, that tiles pack while they multiply others: beside a panel its neighbour, and
-// beside each tile as many steps of k as are due. What is stored then would otherwise be waited for.
+// Columns of B, dense in place, that tiles pack while they multiply others: the neighbour of the current panel, as many
+// steps of k per tile as are due. Storing them separately would mean waiting.
 template <class P>
 struct GemmNext {
   const P* from = nullptr;
@@ -66,25 +66,25 @@ struct GemmNext {
 };
 
 // A factor as the tiles read it: panels of the tile's width, element (w, p) of a panel at p·step + w·apart (or in
-// groups of k, see GemmTileShape). The last panel may be narrower; it is packed, with numbers of no meaning beyond its
-// end, or lies with the others.
+// groups of k, see GemmTileShape). The last panel may be narrower; it is packed, with arbitrary numbers beyond its end,
+// or is read in place with the others.
 template <class P>
 struct GemmPanels {
   const P* data;
   std::int64_t step;
   std::int64_t distance;   // from panel to panel
-  const P* last;           // the narrow one, if there is one
-  std::int64_t apart = 1;  // more for rows of A that are read where they lie: tiles where rows_stay alone do that
-  P* copies = nullptr;     // of B: the first rows of tiles write the panels here, packed, and the others read them here
-  bool last_lies = false;  // the narrow one is whole vectors and read where it lies, too: its step is `step`
-  const P* tails = nullptr;  // of rows that are read where they lie, in groups of k: the last group of each, if it is
-                             // not whole, filled up with zeros
+  const P* last;           // the narrow one, if any
+  std::int64_t apart = 1;  // more for rows of A that are read in place: only by tiles where rows_stay
+  P* copies = nullptr;     // of B: the first rows of tiles write the packed panels here, and the others read them here
+  bool last_lies = false;  // the narrow one is whole vectors and read in place, too: its step is `step`
+  const P* tails = nullptr;  // of rows that are read in place, in groups of k: the last group of each, if it is not
+                             // whole, padded with zeros
   GemmSoon soon = {};        // of B
-  GemmNext<P> next = {};     // of B: tiles where rows_stay alone do that, and k is not in groups
+  GemmNext<P> next = {};     // of B: only for tiles where rows_stay, and k is not in groups
 };
 
-// Where a block of k goes: C = block, or C += block. With `halves` the result is rounded to them instead, and C is only
-// read, if it is added to; tiles of bf16 alone do that.
+// Destination of a block of k: C = block, or C += block. With `halves` the result is rounded to them instead, and C is
+// only read, if it is added to; only tiles of bf16 do that.
 template <class T>
 struct GemmResult {
   T* c;
@@ -104,8 +104,8 @@ template <class T, class P>
 struct GemmTiles {
   GemmTileShape shape;
 
-  // Packs all panels one after the other; the space for `wide` is packed_wide(wide) × depth, rounded up to whole groups
-  // (which are filled with zeros).
+  // Packs all panels one after the other, into packed_rows(rows) × depth or packed_cols(cols) × depth numbers, with the
+  // depth rounded up to whole groups (padded with zeros).
   std::int64_t (*packed_rows)(std::int64_t rows);
   std::int64_t (*packed_cols)(std::int64_t cols);
   void (*pack_rows)(const GemmSource& from, std::int64_t rows, std::int64_t depth, P* to);
@@ -116,20 +116,20 @@ struct GemmTiles {
                    const GemmPanels<P>& b, const GemmResult<T>& to);
 };
 
-// Products of a vector, with the bits of the tiles.
+// Products of a vector, bit-identical to the tiles.
 template <class T>
 struct GemmVectors {
-  std::int64_t most_depth;  // of a block of k, as that of the tiles
+  std::int64_t most_depth;  // of a block of k, equal to that of the tiles
 
-  // sum[0..cols) = x·B for one block of k, B as it lies: its columns or its depth must be dense.
+  // sum[0..cols) = x·B for one block of k, B read in place: its columns or its depth must be dense.
   void (*multiply_vector)(std::int64_t cols, std::int64_t depth, const T* x, const GemmSource& b, T* sum);
 
-  // One column, several blocks of k that follow each other: sum[r · sum_stride] is the sum of block r.
+  // One column, several consecutive blocks of k: sum[r · sum_stride] is the sum of block r.
   void (*multiply_runs)(std::int64_t runs, std::int64_t depth, const T* x, const GemmSource& b, T* sum,
                         std::int64_t sum_stride);
 };
 
-// A product of few numbers; nothing of B is read from b_end on.
+// A small product; nothing of B is read from b_end on.
 inline constexpr std::int64_t kSmallGemm = 16;
 template <class T>
 struct GemmSmall {
@@ -151,15 +151,15 @@ struct GemmKernels {
   // to[p] = element (0, p)
   void (*read_vector)(const GemmSource& from, std::int64_t depth, T* to);
 
-  // The same sums without preparations, for a few outputs.
+  // The same sums without setup, for a few outputs.
   T (*dot)(std::int64_t depth, const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride);
 
-  // A whole product with the same sums: C = A·B, or C += A·B, the rows of C one after the other. At most
-  // kSmallGemm columns and that depth.
+  // A whole product with the same sums: C = A·B, or C += A·B, the rows of C one after the other. At most kSmallGemm
+  // columns and that depth.
   void (*multiply_small)(const GemmSmall<T>& product);
 };
 
-// Those of the target that tile_kernels() has chosen.
+// Kernels of the target that tile_kernels() has chosen.
 template <class T>
 const GemmKernels<T>& gemm_kernels();
 template <>

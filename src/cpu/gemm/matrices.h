@@ -5,10 +5,10 @@
 #include "core/buffer.h"
 #include "cpu/gemm/call.h"
 
-// Products of matrices in tasks, as a plan says: how factors are packed, and what a task does.
+// Products of matrices in tasks, as planned: how factors are packed, and what a task does.
 namespace ebb::cpu {
 
-// One factor: how it is packed into panels of P, and whether tiles may read it where it lies.
+// One factor: how it is packed into panels of P, and whether tiles may read it in place.
 template <class T, class P>
 struct Factor {
   const GemmTiles<T, P>& tiles;
@@ -28,7 +28,7 @@ struct Factor {
         pack_elements(plan.pack_elements),
         access(of_rows ? plan.a.access : plan.b.access) {}
 
-  // Whole lines of the cache, so that what is packed after it begins with one.
+  // Whole cache lines, so that whatever is packed after it is aligned to one.
   std::int64_t space(std::int64_t wide, std::int64_t depth) const {
     constexpr std::int64_t kLine = 64 / sizeof(P);
     if (has_tails()) return ceil_div(tiles.shape.group * packed(wide), kLine) * kLine;  // of any block of k
@@ -36,7 +36,7 @@ struct Factor {
     return ceil_div(tiles.shape.packed_depth(depth) * count, kLine) * kLine;
   }
 
-  // Of `wide` rows or columns, when all tasks have packed them to `to`.
+  // Panels of `wide` rows or columns, once all tasks have packed them to `to`.
   GemmPanels<P> panels(const GemmSource& source, std::int64_t wide, std::int64_t depth, P* to) const {
     const P* data = static_cast<const P*>(source.data);
     const bool lies = rest_lies(wide);
@@ -88,11 +88,11 @@ struct Factor {
 
   bool stays() const { return access == FactorAccess::in_place || access == FactorAccess::in_rows; }
   bool unpacked() const { return access != FactorAccess::packed; }
-  // Rows where they lie, k in groups: the last group of each row is packed if it is not whole.
+  // Rows in place, k in groups: the last group of each row is packed if it is not whole.
   bool has_tails() const { return access == FactorAccess::in_rows && tiles.shape.group > 1; }
 
  private:
-  // Columns beyond the last whole panel that are whole vectors need not be packed to be read.
+  // Columns after the last whole panel that form whole vectors can be read without packing.
   bool rest_lies(std::int64_t wide) const {
     return tiles.shape.rows_stay && width == tiles.shape.cols &&
            (access == FactorAccess::in_place || access == FactorAccess::copied) && packed(wide % width) == wide % width;
@@ -100,7 +100,7 @@ struct Factor {
   std::int64_t step(std::int64_t wide, std::int64_t depth) const {
     return shared ? width * std::max<std::int64_t>(1, pack_elements / (width * depth)) : wide;
   }
-  // The narrow panel of a factor that is read where it lies.
+  // The narrow panel of a factor that is read in place.
   void pack_last(const GemmSource& source, std::int64_t wide, std::int64_t depth, P* to) const {
     const std::int64_t whole = wide / width * width;
     pack_from(source, whole, wide - whole, depth, access == FactorAccess::copied ? to + whole * depth : to);
@@ -132,7 +132,7 @@ class MatrixProduct {
     const std::int64_t space_b = plan_.b.own ? 0 : room(fb_, plan_.part_cols, call_.n);
     own_space_ = (plan_.a.own ? room(fa_, plan_.task_rows, call_.m) : 0) +
                  (plan_.b.own ? room(fb_, plan_.task_cols, call_.n) : 0);
-    const std::int64_t here = plan_.shared ? 0 : own_space_;  // serial tasks follow each other: one room for all
+    const std::int64_t here = plan_.shared ? 0 : own_space_;  // serial tasks follow each other and share one space
     constexpr std::int64_t kLocal = 32768 / sizeof(P);        // small products need no memory from the pool
     alignas(64) P local[kLocal];
     BufferPtr memory;
@@ -142,7 +142,7 @@ class MatrixProduct {
       space = reinterpret_cast<P*>(memory.data());
     }
     own_room_ = space + space_a + space_b;
-    if (plan_.a.own && plan_.b.own) {  // nothing that a task waits for
+    if (plan_.a.own && plan_.b.own) {  // no task waits for another
       return for_each_task(call_.m, call_.n, [&](std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t cols) {
         for (std::int64_t p = 0; p < call_.k; p += plan_.at_a_time * plan_.depth)
           multiply_task({0, 0, p, call_.m, call_.n, blocks_from(p)}, i, j, rows, cols);
@@ -169,7 +169,7 @@ class MatrixProduct {
     std::int64_t rows, cols, blocks;  // blocks of k
   };
 
-  // Blocks at the end may be of another width than those before: room for either.
+  // Blocks at the end may differ in width from those before: room for either.
   std::int64_t room(const Factor<T, P>& factor, std::int64_t step, std::int64_t all) const {
     const std::int64_t wide = std::min(step, all);
     return plan_.at_a_time * std::max(factor.space(wide, plan_.depth), factor.space(all % wide, plan_.depth));
@@ -210,7 +210,7 @@ class MatrixProduct {
     });
   }
 
-  // body(first row, first column, rows, columns) for every task of so many rows and columns.
+  // Calls body(first row, first column, rows, columns) for every task of so many rows and columns.
   template <class Body>
   void for_each_task(std::int64_t rows, std::int64_t cols, Body&& body) const {
     const std::int64_t across = ceil_div(cols, plan_.task_cols);
@@ -257,8 +257,8 @@ class MatrixProduct {
     }
   }
 
-  // What of B comes after block q of the columns from j on. Blocks that tiles copy follow each other; what a task packs
-  // it packs before the first, so that what comes next is the same block of the next task, which this thread gets.
+  // The part of B needed after block q of the columns from j on. Blocks that tiles copy follow each other; a task packs
+  // its own before the first, so what comes next is the same block of the next task, which this thread gets.
   GemmSoon needed_after(const Part& part, std::int64_t q, std::int64_t j, bool copied) const {
     const bool next_block = copied && q + 1 < part.blocks;
     const std::int64_t p = part.p + (next_block ? q + 1 : copied ? 0 : q) * plan_.depth, depth = depth_of(p);

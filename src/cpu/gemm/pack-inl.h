@@ -66,7 +66,7 @@ HWY_INLINE hn::Vec<D> load_as(D d, const Half* from) {
 #endif
 }
 
-// Blocks of 128 bits a side are turned in registers: 4×4 floats, 2×2 doubles.
+// Blocks of 128 bits a side are transposed in registers: 4×4 floats, 2×2 doubles.
 template <class T>
 using BlockTag = hn::CappedTag<T, 16 / sizeof(T)>;
 template <class T>
@@ -103,7 +103,7 @@ HWY_INLINE void load_turned(const S* HWY_RESTRICT from, std::int64_t stride, V (
 #endif
 }
 
-// Blocks of 256 bits a side, where vectors are as long: as load_turned.
+// Blocks of 256 bits a side, where vectors are that long: as load_turned.
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
 constexpr int kPackBytes = 32;
 #else
@@ -120,7 +120,7 @@ HWY_INLINE void load_long_turned(const S* HWY_RESTRICT from, std::int64_t stride
   const PackTag<T> d;
   const hn::Half<decltype(d)> half;
   constexpr int kSide = kPackSide<T>, kHalf = kSide / 2;
-  // Two quarters of the block change places while they are loaded; then each is turned.
+  // Two quarters of the block are swapped on loading; then each is transposed.
   V rows[kSide];
 #pragma GCC unroll 4
   for (int i = 0; i < kHalf; ++i) {
@@ -158,7 +158,7 @@ void pack_by_element(const S* HWY_RESTRICT from, std::int64_t wide_stride, std::
   }
 }
 
-// The depth is dense.
+// Dense along the depth.
 template <class T, class S>
 HWY_INLINE void pack_turned(const S* HWY_RESTRICT from, std::int64_t stride, std::int64_t count, std::int64_t width,
                             std::int64_t depth, T* HWY_RESTRICT to) {
@@ -167,7 +167,7 @@ HWY_INLINE void pack_turned(const S* HWY_RESTRICT from, std::int64_t stride, std
   std::int64_t w0 = 0;  // packed up to here, as far as depth has whole blocks
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
   // A panel of B is as wide as 48 rows of its source; if those are 4 KiB long, the level-1 cache has room for eight
-  // pieces of them. So a few rows at a time, and of the panel as much as stays there meanwhile.
+  // pieces of them. So a few rows at a time, and as much of the panel as stays cached meanwhile.
   constexpr std::int64_t kLong = kPackSide<T>, kRun = 64;
   const std::int64_t many = count / kLong * kLong, far = depth / kLong * kLong;
   for (std::int64_t first = 0; first < far; first += kRun) {
@@ -204,8 +204,8 @@ HWY_INLINE void pack_turned(const S* HWY_RESTRICT from, std::int64_t stride, std
   }
 }
 
-// The width is dense. A few steps of k are packed for all panels, then the next, which are fetched meanwhile: so runs
-// in memory stay long, and each is in another page.
+// Dense along the width. A few steps of k are packed for all panels while the next ones are prefetched: so runs in
+// memory stay long, and each is in another page.
 constexpr std::int64_t kStraightSteps = 8;
 template <class T, class S>
 HWY_INLINE void pack_straight(const S* HWY_RESTRICT from, std::int64_t stride, std::int64_t count, std::int64_t width,

@@ -46,8 +46,8 @@ class Planner {
   double task_flops() const { return t_.group == 2 ? model_.task_flops_of_pairs : model_.task_flops; }
   double first_task_flops() const { return near() && t_.group == 1 ? model_.first_task_flops : task_flops(); }
 
-  // Of `rows` rows and `cols` columns, in operations: tiles multiply whole vectors of columns, and storing an element
-  // of C takes as long as some steps of k.
+  // Work of `rows` rows and `cols` columns, in operations: tiles multiply whole vectors of columns, and storing an
+  // element of C takes as long as some steps of k.
   double work(std::int64_t rows, std::int64_t cols, std::int64_t depth) const {
     rows = std::min(rows, r_.m);
     cols = std::min(cols, r_.n);
@@ -108,10 +108,10 @@ class Planner {
   // ---- Tasks.
   std::int64_t pack_elements() const { return near() ? model_.pack_elements_near : model_.pack_elements; }
 
-  // Where tiles keep panels of A in the level-1 cache, a task makes all blocks of k of a part of C that stays in the
-  // second cache. A factor that one task alone reads, or that costs nothing to pack, is packed by the task and nobody
-  // waits for it; the other is packed by all, for several blocks of k at once. Elsewhere one block of k follows the
-  // other, and both factors are packed by all.
+  // Where tiles keep panels of A in the level-1 cache, a task computes all blocks of k of a part of C that stays in the
+  // second-level cache. A factor that only one task reads, or that costs nothing to pack, is packed by the task without
+  // waiting; the other is packed by all, for several blocks of k at once. Elsewhere one block of k follows the other,
+  // and both factors are packed by all.
   void plan_tasks() {
     plan_.order = GemmPlan::Order::tasks;
     plan_.run_rows = model_.task_rows;
@@ -123,7 +123,7 @@ class Planner {
       plan_.task_cols = model_.task_panels * t_.cols;
       cut_rows();
     } else {
-      // As many panels as stay in the second cache.
+      // As many panels as stay in the second-level cache.
       const std::int64_t most = by_tile_registers() ? model_.task_panels_of_tiles : model_.task_panels;
       plan_.task_cols = std::min(most, panels_that_stay()) * t_.cols;
       by_tile_registers() ? cut_for_lone_tasks() : cut_near();
@@ -150,7 +150,7 @@ class Planner {
   }
 
   // Where A is kept in the level-1 cache, a factor that is near need not be packed beforehand; one that comes from
-  // further away is packed in longer runs than tiles read, which the processor foresees.
+  // further away is packed in longer runs than tiles read, which the hardware prefetches.
   FactorAccess access(bool of_rows) const {
     const GemmRequest::Factor& f = of_rows ? r_.a : r_.b;
     if (!f.own) return FactorAccess::packed;
@@ -163,7 +163,7 @@ class Planner {
     if (!of_rows) return f.wide_stride == 1 ? FactorAccess::copied : FactorAccess::packed;
     return f.depth_stride == 1 && passes <= most_passes(f.wide_stride) ? FactorAccess::in_rows : FactorAccess::packed;
   }
-  // Do the second caches of all threads that share a product hold a factor of so many bytes, and something else?
+  // Do the second-level caches of all threads that share a product hold a factor of so many bytes, and other data?
   bool is_near(std::int64_t bytes) const {
     return static_cast<double>(bytes) <= model_.l2_for_factor * static_cast<double>(model_.l2_bytes * threads());
   }
@@ -172,14 +172,14 @@ class Planner {
     if (begins_with_pages(wide_stride)) return plan_.shared ? model_.in_rows_passes_of_pages * threads() : 0;
     return model_.in_rows_passes * threads();
   }
-  // Tiles of rows that lie apart are loaded as quickly as packed ones, also where two rows or four fill a page: on a
-  // core of Emerald Rapids 512³ took 380 µs with A packed and 310 without, on 16 1024³ 580 and 490. Rows that all begin
-  // at the same place of a page were not measured.
+  // Tiles load rows in place as fast as packed ones, even where two rows or four fill a page: on a core of Emerald
+  // Rapids 512³ took 380 µs with A packed and 310 without, on 16 1024³ 580 and 490. Rows that all begin at the same
+  // offset in a page were not measured.
   bool reads_groups(const GemmRequest::Factor& f) const {
     return t_.reads_rows && f.depth_stride == 1 && f.wide_stride > 1 && !begins_with_pages(f.wide_stride);
   }
 
-  // Should tasks of so much work, and as many as there are, be cut once more?
+  // Should that many tasks of so much work each be cut once more?
   bool is_too_long(std::int64_t tasks, std::int64_t wanted, double of_one) const {
     return (tasks < wanted && of_one > 2 * task_flops()) ||
            (tasks < std::min(threads(), wanted) && of_one > 2 * first_task_flops());
@@ -203,7 +203,7 @@ class Planner {
   void cut_near() {
     const std::int64_t m = r_.m, n = r_.n;
     std::int64_t &rows = plan_.task_rows, &cols = plan_.task_cols;
-    // Panels begin where a task's columns do if the task packs them: then any number of vectors will do.
+    // If the task packs them, panels begin where the task's columns do: then any number of vectors will do.
     plan_.a.own = plan_.a.access != FactorAccess::packed;
     plan_.b.own = plan_.b.access != FactorAccess::packed;
     const bool copies = plan_.b.access == FactorAccess::copied;
@@ -211,7 +211,7 @@ class Planner {
     const bool by_columns = !plan_.b.own && cut_columns(col_unit);
     if (plan_.b.own) rows = rounded_up(m, t_.rows);
     if (!by_columns) {
-      // A single panel is soon copied.
+      // A single panel is copied quickly.
       const std::int64_t least_rows = n <= t_.cols ? 2 * t_.rows
                                       : copies     ? model_.least_rows_of_copies
                                                    : model_.least_rows;
@@ -234,7 +234,7 @@ class Planner {
     if (plan_.b.own) cols = rounded_up(ceil_div(n, ceil_div(n, cols)), col_unit);
   }
 
-  // All rows, and columns alone are cut, if that makes tasks enough: then B is packed by its reader.
+  // Cuts only columns, if that gives enough tasks: then B is packed by its reader.
   bool cut_columns(std::int64_t& col_unit) {
     if (r_.n <= plan_.task_cols) return false;
     const bool few = plan_.shared && r_.m <= model_.task_rows;
@@ -252,8 +252,8 @@ class Planner {
     return true;
   }
 
-  // Tasks that pack what they read and wait for nobody: what one thread has packed, another fetches from its cache at a
-  // fraction of the speed at which it packs that itself. An estimate says how many tasks, and of which shape.
+  // Tasks that pack their own factors and never wait: data packed by another thread would come from its cache at a
+  // fraction of the speed of packing it here. An estimate chooses the number of tasks and their shape.
   void cut_for_lone_tasks() {
     const std::int64_t row_units = ceil_div(r_.m, t_.rows), col_units = ceil_div(r_.n, t_.cols);
     const std::int64_t least_down = ceil_div(r_.m, model_.lone_rows);

@@ -7,20 +7,20 @@
 #include "core/ceil_div.h"
 #include "cpu/model/cpu_model.h"
 
-// How a product will be made, as a value: it is decided here, and the rest of this folder carries it out. `depth` and
-// the tiles decide the bits of the result; everything else may be chosen freely.
+// How a product will be computed, as a value: decided here, carried out by the rest of this folder. `depth` and the
+// tiles decide the bits of the result; everything else may be chosen freely.
 namespace ebb::cpu {
 
-// What a plan must know of the tiles that carry it out.
+// The properties of the tiles that a plan depends on.
 struct GemmTileShape {
   std::int64_t rows, cols;  // of a tile of C that stays in registers
-  std::int64_t lanes;       // columns are packed in whole multiples of so many
+  std::int64_t lanes;       // columns are packed in multiples of this
   std::int64_t
-      group;  // so many of k lie together in a panel: (w, p) at p / group · group · width + w · group + p % group
+      group;  // this many of k are adjacent in a panel: (w, p) at p / group · group · width + w · group + p % group
   std::int64_t most_depth;  // of a block of k
   std::int64_t bytes;       // of a packed number
-  bool rows_stay;  // a panel of A stays in the level-1 cache while those of B pass by from the second, not vice versa
-  bool reads_rows = false;  // of A where they lie, although k is in groups
+  bool rows_stay;  // a panel of A stays in the level-1 cache while those of B stream from the second, not vice versa
+  bool reads_rows = false;  // of A in place, although k is in groups
 
   std::int64_t packed_depth(std::int64_t depth) const { return ceil_div(depth, group) * group; }
   bool operator==(const GemmTileShape&) const = default;
@@ -29,7 +29,7 @@ struct GemmTileShape {
 // A product C [m, n] = A [m, k] · B [k, n]. All sizes are at least 1.
 struct GemmRequest {
   struct Factor {
-    bool own = true;  // its numbers are of the type that panels have; others are converted while they are packed
+    bool own = true;  // its numbers are of the panels' type; others are converted while they are packed
     std::int64_t wide_stride = 0, depth_stride = 1;  // from row to row of A, or column to column of B; along k
 
     bool operator==(const Factor&) const = default;
@@ -39,18 +39,18 @@ struct GemmRequest {
   bool shared = true;  // among threads
   std::int64_t threads = 1;
   bool vectors = true;   // a product of one row or column needs no tiles
-  bool dots = true;      // there are dot products of such numbers
+  bool dots = true;      // dot products of such numbers exist
   bool rounded = false;  // by the tiles, to halves
 
   bool operator==(const GemmRequest&) const = default;
 };
 
-// How tiles get at a factor.
+// How tiles access a factor.
 enum class FactorAccess : std::uint8_t {
   packed,    // before the tiles begin
-  in_place,  // where it lies, its width dense
-  in_rows,  // where it lies, its depth dense: A by single numbers, which a tile repeats anyway, or by whole groups of k
-  copied,   // B where it lies, its width dense, and packed by the first tiles that read it
+  in_place,  // read where it is stored, its width dense
+  in_rows,  // in place, with depth dense: A by single numbers, which a tile broadcasts anyway, or by entire groups of k
+  copied,   // B in place, its width dense, and packed by the first tiles that read it
 };
 
 struct GemmPlan {
@@ -60,7 +60,7 @@ struct GemmPlan {
     depth,    // a vector: tasks share the blocks of k
     deep,     // few outputs: tasks share the blocks of k, each a product of its own
     tasks,    // parts of C, tiles of panels
-    turns,    // a few columns at a time, which are packed while those before are multiplied
+    turns,    // a few columns at a time, packed while those before are multiplied
   };
   struct Factor {
     FactorAccess access = FactorAccess::packed;
@@ -88,13 +88,13 @@ struct GemmPlan {
   bool operator==(const GemmPlan&) const = default;
 };
 
-// What is on the stack of whoever carries a plan out.
+// Sizes of arrays on the stack of the code that carries out a plan.
 inline constexpr std::int64_t kGemmMostAtATime = 8;           // blocks of k that are packed
 inline constexpr std::int64_t kGemmMostVectorOutputs = 4096;  // of a task of a vector product
 
 GemmPlan plan_product(const GemmRequest& request, const GemmTileShape& tiles, const CpuModel& model);
 
-// A product that is rounded to halves: by tiles while they store their last sums, or from a part of it in f32.
+// A product rounded to halves: by tiles as they store their last sums, or from parts of it in f32.
 struct HalvesPlan {
   bool by_tiles = false;
   std::int64_t part_rows = 0, part_cols = 0;  // in f32 at a time; 0: none is needed
@@ -103,7 +103,7 @@ struct HalvesPlan {
 };
 HalvesPlan plan_halves(const GemmRequest& request, bool tiles_round, const GemmTileShape& tiles, const CpuModel& model);
 
-// In one line.
+// One line of text.
 std::string describe(const GemmPlan& plan);
 std::size_t hash(const GemmPlan& plan);
 

@@ -9,9 +9,9 @@
 
 namespace ebb::cpu {
 
-// A product of few rows and a large B whose columns are dense: all threads pack A, then each takes a few columns at a
-// time from those that are left, and while it multiplies by them, its tiles pack the next ones it has taken, which
-// otherwise are waited for.
+// A product of few rows and a large B whose columns are dense: all threads pack A, then each repeatedly takes a few of
+// the remaining columns, and while it multiplies by them, its tiles pack the next ones it has taken, which it would
+// otherwise wait for.
 template <class T, class P>
 class ProductInTurns {
  public:
@@ -41,7 +41,7 @@ class ProductInTurns {
 
   void pack_rows(const Part& part) const {
     const std::int64_t tasks =
-        fa_.tasks(call_.m, plan_.depth);  // of a block; of the last one, which is shorter, no more
+        fa_.tasks(call_.m, plan_.depth);  // of a block; the last one, which is shorter, has no more
     for_each(plan_.shared, part.blocks * tasks, [&](std::int64_t task) {
       const std::int64_t q = task / tasks, p = part.p + q * plan_.depth, depth = depth_of(p);
       if (task % tasks < fa_.tasks(call_.m, depth))
@@ -49,13 +49,13 @@ class ProductInTurns {
     });
   }
 
-  // The columns of a turn: whole vectors, nearly as many in each, and as many turns for every thread.
+  // The columns of a turn: whole vectors, nearly equal in number, and the same number of turns for every thread.
   std::int64_t first_col(std::int64_t turn) const {
     return std::min(call_.n, (turn * (vectors_ / plan_.turns) + std::min(turn, vectors_ % plan_.turns)) * lanes_);
   }
   std::int64_t cols_of(std::int64_t turn) const { return first_col(turn + 1) - first_col(turn); }
 
-  // Turns until none is left. Which thread takes which changes no bit.
+  // Takes turns until none is left. Which thread takes which changes no bit.
   void multiply(const Part& part, std::atomic<std::int64_t>& taken, P* own) const {
     const auto take = [&] { return taken.fetch_add(1, std::memory_order_relaxed); };
     std::int64_t turn = take();

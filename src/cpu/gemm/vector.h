@@ -7,7 +7,7 @@
 
 namespace ebb::cpu {
 
-// y = alpha·x·M or y += alpha·x·M, M [k, outputs], read once where it lies.
+// y = alpha·x·M or y += alpha·x·M, M [k, outputs], read once, in place.
 template <class T>
 class VectorProduct {
  public:

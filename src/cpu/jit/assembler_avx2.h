@@ -21,7 +21,7 @@ class Avx2Assembler : public X86Loop {
   // ---- memory ----
   void load(int v, int p, int offset) { memory(0x10, v, kPointers[p], offset); }
   void store(int v, int p, int offset) { memory(0x11, v, kPointers[p], offset); }
-  // Halves: `offset` is that of the numbers they stand for.
+  // Halves: `offset` is that of the f32 they stand for.
   void load_half(int v, int p, int offset, Stored kind) {
     halves(k0F38, kind == Stored::bf16 ? 0x33 : 0x13, v, kPointers[p], offset / 2);  // vpmovzxwd, vcvtph2ps
     if (kind == Stored::bf16) shift(v, v, 6, 16);
@@ -57,12 +57,12 @@ class Avx2Assembler : public X86Loop {
   }
 
   // ---- instructions ----
-  // Whether d may be a register that the operation reads: where it is made of several instructions, not.
+  // Whether d may be a register that the operation reads: not if it takes several instructions.
   static bool may_overwrite(Micro op) {
     return op != Micro::maximum && op != Micro::minimum && op != Micro::abs_less && op != Micro::absolute &&
            op != Micro::negate && op != Micro::bit_not && op != Micro::narrow;
   }
-  // Whether it needs one more register.
+  // Whether it needs a spare register.
   static bool needs_spare(Micro op) {
     return op == Micro::maximum || op == Micro::minimum || op == Micro::abs_less || op == Micro::copy_sign ||
            op == Micro::narrow;
@@ -97,8 +97,8 @@ class Avx2Assembler : public X86Loop {
         registers(kFloat, true, false, 0x5A, spare, 0, b);
         registers(k0F3A, true, false, 0x18, d, d, spare);  // vinsertf128
         return byte(1);
-      // vmaxps and vminps return their second operand where there is no order: of zeros with different signs both
-      // orders together have the right one, and NaN is put in where there is one.
+      // vmaxps and vminps return their second operand where there is no order: of zeros with different signs the two
+      // orders combined give the right one, and NaN is inserted where there is one.
       case Micro::maximum:
         return beyond(0x5F, 0x54, d, a, b, spare);
       case Micro::minimum:
@@ -135,7 +135,7 @@ class Avx2Assembler : public X86Loop {
     registers(k0F3A, true, false, wide_ ? 0x4B : 0x4A, d, b, a);  // vblendvps
     byte(static_cast<std::uint8_t>(mask << 4));
   }
-  // d gets the sign bits of a.
+  // Gives d the sign bits of a.
   void copy_sign(int d, int a, int sign_bits, int spare) {
     floats(0x54, spare, sign_bits, a);
     floats(0x55, d, sign_bits, d);

@@ -6,8 +6,8 @@
 #include "cpu/jit/x86_loop.h"
 
 // The same instructions for AVX-512 (F, BW, DQ, VL), on whole 512-bit registers, of which there are 32. Masks are
-// vectors of all ones and zeros as everywhere else here: comparisons go through k1 to make them. What takes several
-// instructions with AVX2 (select, sign bits, not) is one of vpternlog's tables.
+// vectors of all ones and zeros as elsewhere: comparisons produce them through k1. Operations that take several
+// instructions with AVX2 (select, sign bits, not) are one vpternlog table each.
 namespace ebb::cpu {
 
 class Avx512Assembler : public X86Loop {
@@ -26,7 +26,7 @@ class Avx512Assembler : public X86Loop {
   // ---- memory ----
   void load(int v, int p, int offset) { moved(0x10, v, kPointers[p], offset); }
   void store(int v, int p, int offset) { moved(0x11, v, kPointers[p], offset); }
-  // Halves: `offset` is that of the numbers they stand for.
+  // Halves: `offset` is that of the f32 they stand for.
   void load_half(int v, int p, int offset, Stored kind) {
     halves(k66, k0F38, kind == Stored::bf16 ? 0x33 : 0x13, v, kPointers[p], offset / 2);  // vpmovzxwd, vcvtph2ps
     if (kind == Stored::bf16) shift(v, v, 6, 16);
@@ -69,12 +69,12 @@ class Avx512Assembler : public X86Loop {
   }
 
   // ---- instructions ----
-  // Whether d may be a register that the operation reads: where it is made of several instructions, not.
+  // Whether d may be a register that the operation reads: not if it takes several instructions.
   static bool may_overwrite(Micro op) {
     return op != Micro::maximum && op != Micro::minimum && op != Micro::abs_less && op != Micro::negate &&
            op != Micro::narrow;
   }
-  // Whether it needs one more register.
+  // Whether it needs a spare register.
   static bool needs_spare(Micro op) {
     return op == Micro::maximum || op == Micro::minimum || op == Micro::abs_less || op == Micro::narrow;
   }
@@ -106,8 +106,8 @@ class Avx512Assembler : public X86Loop {
         registers(k0F, k66, true, 0x5A, spare, 0, b);
         registers(k0F3A, k66, true, 0x1A, d, d, spare);  // vinsertf64x4
         return byte(1);
-      // vmaxps and vminps return their second operand where there is no order: of zeros with different signs both
-      // orders together have the right one, and NaN is put in where there is one.
+      // vmaxps and vminps return their second operand where there is no order: of zeros with different signs the two
+      // orders combined give the right one, and NaN is inserted where there is one.
       case Micro::maximum:
         return beyond(0x5F, kAnd, d, a, b, spare);
       case Micro::minimum:
@@ -145,10 +145,10 @@ class Avx512Assembler : public X86Loop {
     move(d, mask);
     ternary(d, a, b, 0xCA);
   }
-  // d gets the sign bits of a.
+  // Gives d the sign bits of a.
   void copy_sign(int d, int a, int sign_bits, int) { ternary(d, a, sign_bits, 0xD8); }
 
-  // Comparisons that only guard the loop gather in k2: one instruction each.
+  // Comparisons that only guard the loop accumulate in k2: one instruction each.
   void start_guard() { bytes({0xC5, 0xEC, 0x46, 0xD2}); }  // kxnorw k2, k2, k2
   void guard(Micro op, int a, int b, int spare) {
     if (op == Micro::abs_less) {  // b is the end of a range, and positive
@@ -179,7 +179,7 @@ class Avx512Assembler : public X86Loop {
 
   int pp() const { return wide_ ? k66 : kNone; }
   // The EVEX prefix. `second` is the extra source (0: none); rm is a vector, or with `vector_rm` false a general
-  // register that memory is addressed by, with an index below r8 if any.
+  // register that addresses memory, with an index below r8 if any.
   void prefix(int map, int opcode_prefix, bool w, int reg, int second, int rm, bool vector_rm, int length = k512,
               int mask = 0, bool zeroing = false) {
     const int x = vector_rm ? rm >> 4 & 1 : 0;
@@ -196,7 +196,7 @@ class Avx512Assembler : public X86Loop {
   }
   void floats(int opcode, int d, int a, int b) { registers(k0F, pp(), wide_, opcode, d, a, b); }
   void logic(int opcode, int d, int a, int b) { registers(k0F, k66, false, opcode, d, a, b); }
-  // Bit by bit table[4·d + 2·a + b]; with a mask only where that is set.
+  // Per bit table[4·d + 2·a + b]; with a mask only where that is set.
   void ternary(int d, int a, int b, int table, int mask = 0) {
     registers(k0F3A, k66, wide_, 0x25, d, a, b, mask);  // vpternlogd, vpternlogq
     byte(static_cast<std::uint8_t>(table));
@@ -205,7 +205,7 @@ class Avx512Assembler : public X86Loop {
     registers(k0F, pp(), wide_, 0xC2, kMask, a, b);
     byte(static_cast<std::uint8_t>(how));
   }
-  void absolute(int d, int a) {  // vrangeps: the lesser of two that are the same, without its sign
+  void absolute(int d, int a) {  // vrangeps: the lesser of two equal values, without its sign
     registers(k0F3A, k66, wide_, 0x50, d, a, a);
     byte(0x08);
   }

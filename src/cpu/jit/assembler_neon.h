@@ -5,12 +5,12 @@
 
 #include "cpu/jit/code.h"
 
-// The vector instructions of aarch64 that loops of cheap operations are made of, on whole 128-bit registers of f32 or
+// The vector instructions of aarch64 that loops of cheap operations consist of, on whole 128-bit registers of f32 or
 // f64. Encodings: Arm Architecture Reference Manual, chapter C7.
 //
 // x0 is the table of pointers, x1 the groups of a block, x2 the state, x3 the blocks, x4 counts groups and is a scratch
-// register before that; the loop's own pointers are x5-x17. v8-v15 are the caller's and are saved. Below them on the
-// stack is the frame: numbers for which there is no register.
+// register before that; the loop's own pointers are x5-x17. v8-v15 are callee-saved. Below them on the stack is the
+// frame: numbers for which there is no register.
 namespace ebb::cpu {
 
 class NeonAssembler {
@@ -41,7 +41,7 @@ class NeonAssembler {
     word(0);  // cbz x4, past the loop
     loop_ = code_.size();
   }
-  // Pointers move by a turn's bytes, those to halves by half of them.
+  // Pointers advance by a turn's bytes, those to halves by half of that.
   void end_loop(const std::vector<bool>& to_halves, int bytes) {
     for (std::size_t p = 0; p < to_halves.size(); ++p) {
       const std::uint32_t x = general(static_cast<int>(p));
@@ -69,7 +69,7 @@ class NeonAssembler {
   // ---- memory ----
   void load(int v, int p, int offset) { word(0x3DC00000 | offset / 16 << 10 | general(p) << 5 | vector(v)); }
   void store(int v, int p, int offset) { word(0x3D800000 | offset / 16 << 10 | general(p) << 5 | vector(v)); }
-  // Halves: `offset` is that of the numbers they stand for.
+  // Halves: `offset` is that of the f32 they stand for.
   void load_half(int v, int p, int offset, Stored kind) {
     word(0xFD400000 | static_cast<std::uint32_t>(offset / 16) << 10 | general(p) << 5 | vector(v));  // ldr d
     word((kind == Stored::bf16 ? 0x2E613800 : 0x0E217800) | vector(v) << 5 | vector(v));             // shll #16, fcvtl
@@ -100,7 +100,7 @@ class NeonAssembler {
   // ---- instructions ----
   // Whether d may be a register that the operation reads.
   static bool may_overwrite(Micro) { return true; }
-  // Whether it needs one more register.
+  // Whether it needs a spare register.
   static bool needs_spare(Micro) { return false; }
 
   void run(Micro op, int d, int a, int b, int immediate, int) {
@@ -187,7 +187,7 @@ class NeonAssembler {
       bits(0x6E601C00, d, a, b);  // bsl
     }
   }
-  // d gets the sign bits of a.
+  // Gives d the sign bits of a.
   void copy_sign(int d, int a, int sign_bits, int) { bits(0x6EA01C00, d, a, sign_bits); }  // bit
 
   void move(int d, int a) {

@@ -6,8 +6,8 @@
 
 namespace ebb::cpu {
 
-// Machine code made at run time. Memory is never writable and executable at once; a system that allows no new code
-// leaves it empty.
+// Machine code generated at run time. Memory is never writable and executable at once; on a system that allows no new
+// code it stays empty.
 class CodeMemory {
  public:
   CodeMemory() = default;

@@ -11,8 +11,8 @@
 #include "cpu/jit/assembler_avx512.h"
 #endif
 
-// From a loop's instructions to its machine code. Which register a value is in is decided instruction by instruction,
-// as they are written, so that giving registers and writing code are one thing.
+// Assembles a loop's instructions to machine code. The register of each value is decided instruction by instruction as
+// they are emitted, so register allocation and code generation are one pass.
 namespace ebb::cpu {
 
 namespace {
@@ -21,10 +21,10 @@ int vectors(bool wide, int vector_bytes) { return static_cast<int>(kLoopGroup) *
 
 // Emits the body for the vectors of a group, a few vectors side by side: an instruction of each, then the next
 // instruction. They are independent of each other, and a processor looks ahead only so far: one vector after the other
-// takes longer the longer the chain of instructions that wait for each other.
+// takes longer the longer the chain of dependent instructions.
 //
-// Numbers and constants wait on the stack, as do values for which there is no register at the moment: the one that is
-// needed last makes room. Reading and writing the stack is done by units that have little else to do.
+// Numbers and constants are kept on the stack, as are values for which there is currently no register: the one needed
+// last is spilled. Accesses to the stack use units that are otherwise nearly idle.
 template <class Assembler>
 class Emitter {
  public:
@@ -39,8 +39,8 @@ class Emitter {
     place_pointers();
   }
 
-  // Empty when registers do not suffice. Registers that are left over go to the numbers and constants that are used
-  // most.
+  // Empty when registers do not suffice. Registers left over go to the most used numbers and
+  // constants.
   std::vector<std::uint8_t> run() {
     emit({});
     if (failed_) return {};
@@ -118,7 +118,7 @@ class Emitter {
     return at < Assembler::kPointerRegisters ? static_cast<int>(at) : 0;
   }
 
-  // Numbers, constants, and what is made of them alone: made before the loop.
+  // Numbers, constants, and values that depend only on them: computed before the loop.
   bool made_once(int v) const {
     const Value& value = code_.values[v];
     if (value.source != LoopCode::Source::result) return value.fixed();
@@ -188,7 +188,7 @@ class Emitter {
   }
   bool ends_now(int v) const { return !once_[v] && next_use(v) < 0; }
 
-  // Spill the value that is needed last, among those in registers that this instruction does not need.
+  // Spills the value that is needed last, among those in registers that this instruction does not need.
   void make_room() {
     int victim = -1;
     for (int v = 0; v < now_; ++v) {
@@ -212,7 +212,7 @@ class Emitter {
     registers_[v] = kNone;
   }
 
-  // The value's registers, from where it waits if it has none.
+  // The value's registers, loaded from its slot if it has none.
   const Registers& fetch(int v, int k) {
     if (registers_[v][0] >= 0) return registers_[v];
     const Registers r = take_all();
@@ -299,7 +299,7 @@ class Emitter {
     finish(now_, k);
   }
 
-  // A comparison of ordinary numbers with the ends of their range, of no other use.
+  // Is it a comparison of ordinary numbers with the ends of their range, used for nothing else?
   bool only_guards(const Value& value) const {
     const bool compares = value.op == Micro::equal || value.op == Micro::less || value.op == Micro::less_equal ||
                           value.op == Micro::abs_less;
@@ -311,7 +311,7 @@ class Emitter {
     return op == Micro::fma || op == Micro::fnma ? 2 : op == Micro::copy_sign ? 0 : 3;
   }
 
-  // An operand that ends here and whose registers the result may have; -1: none.
+  // An operand that is last used here and whose registers the result may take; -1: none.
   int inherited(const Value& value) const {
     auto ends = [&](std::size_t n) { return value.arg[n] >= 0 && ends_now(value.arg[n]); };
     auto ends_alone = [&](std::size_t n) {
@@ -356,7 +356,7 @@ class Emitter {
     free_.push_back(spare);
   }
 
-  // A value that is there goes where it is wanted.
+  // Moves a value to where it is wanted.
   void finish(int v, int k) {
     for (int i = 0; i < side_by_side_; ++i) {
       const int r = of(v, i);
@@ -381,19 +381,19 @@ class Emitter {
   const int side_by_side_, vectors_ = vectors(code_.wide, Assembler::kVectorBytes);  // of a group of 16 elements
   const int turn_ = std::max(side_by_side_, vectors_);  // vectors that one turn of the loop takes
   Assembler* a_ = nullptr;
-  std::vector<std::vector<int>> uses_;  // of each value: by which
+  std::vector<std::vector<int>> uses_;  // for each value, the values that use it
   std::vector<int> free_, moving_, sums_, guards_;
-  std::vector<bool> once_;            // of each value: made before the loop
+  std::vector<bool> once_;            // of each value: computed before the loop
   std::vector<bool> to_halves_;       // of moving_
   std::vector<Registers> registers_;  // of each value, for the vectors side by side
-  std::vector<int> slot_;             // where it waits on the stack, -1: nowhere
-  int now_ = 0;                       // the value that is being made
+  std::vector<int> slot_;             // its stack slot, -1: none
+  int now_ = 0;                       // the value being computed
   int slots_ = 0;
   int peak_ = 0;  // most registers in use at once
   bool failed_ = false;
 };
 
-// f(assembler's type) for the assembler of a target; `none` where there is none.
+// Calls f(assembler's type) for the assembler of a target; returns `none` if there is none.
 template <class T, class F>
 T with_assembler([[maybe_unused]] LoopTarget target, T none, [[maybe_unused]] F f) {
 #if defined(__aarch64__)

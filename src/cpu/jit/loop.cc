@@ -13,7 +13,7 @@ namespace ebb::cpu {
 
 namespace {
 
-// Loops have the instructions of the tile kernels: tests force slower targets to see whether they agree.
+// Loops use the instruction set of the tile kernels: tests force slower targets to check that they agree.
 LoopTarget loop_target() {
   constexpr std::pair<const char*, LoopTarget> kTargets[] = {
 #if defined(__aarch64__)
@@ -30,7 +30,7 @@ LoopTarget loop_target() {
   return LoopTarget::none;
 }
 
-// Measured: few instructions wait for memory more than for each other, and many need the registers.
+// Measured: short loops wait for memory more than for dependencies, and long ones need the registers.
 int vectors_side_by_side(LoopTarget target, bool wide, std::ptrdiff_t instructions) {
   constexpr std::ptrdiff_t kFew = 12, kMany = 22;
   const int vectors = vectors_in_a_group(target, wide);

@@ -10,12 +10,12 @@
 #include "graph/op_table.h"
 #include "sweep/sum_order.h"
 
-// Several operations in one loop, with everything between memory and memory in registers.
+// Several operations fused into one loop that keeps all intermediate values in registers.
 //
 // A tile step reads its operands from L1 and writes its result there: three memory instructions for one addition. For a
 // loss of cheap operations, that is several times what the operations cost and more than the memory bandwidth allows.
-// So runs of steps become one loop of machine code, a few dozen to some hundred vector instructions put together when
-// the sweep is compiled (microseconds). The results are those of the steps to the bit: the same operations in the same
+// So runs of steps become one loop of machine code, a few dozen to some hundred vector instructions assembled when the
+// sweep is compiled (microseconds). Results are bit-identical to those of the steps: the same operations in the same
 // order, each rounded separately, and sums in the same 16 lanes.
 namespace ebb::cpu {
 
@@ -24,7 +24,7 @@ enum class Stored : std::uint8_t { as_computed, bf16, f16 };
 
 struct LoopProgram {
   enum class Source : std::uint8_t {
-    tile,    // an element of the tile that `pointer` is the number of
+    tile,    // an element of tile number `pointer`
     number,  // one number for the whole loop
     result,  // op of earlier values
   };
@@ -54,14 +54,14 @@ class NativeLoop {
   NativeLoop(std::span<const std::uint8_t> code, std::size_t group, int guards, std::size_t state_bytes)
       : code_(code), group_(group), guards_(guards), state_bytes_(state_bytes) {}
   bool ready() const { return code_.entry() != nullptr; }
-  std::size_t group() const { return group_; }  // elements that a turn of the loop takes: a multiple of 16
+  std::size_t group() const { return group_; }  // elements per turn of the loop: a multiple of 16
   int guards() const { return guards_; }
   std::size_t state_bytes() const { return state_bytes_; }
 
-  // `blocks` blocks, at least one, of `turns` turns, one after the other in memory. In `state`, for each block: 16
-  // lanes for each sum, which the block's numbers are added to, then 32 bytes for each guard, written only: all ones if
-  // it held everywhere. Guards are those of the program and one more if it has functions that the loop knows for
-  // ordinary numbers only: where that does not hold, nor do the block's results.
+  // Runs `blocks` blocks, at least one, of `turns` turns, consecutive in memory. `state` has for each block: 16 lanes
+  // for each sum, which the block's numbers are added to, then 32 bytes for each guard, written only: all ones if it
+  // held everywhere. Guards are those of the program and one more if it has functions that the loop implements for
+  // ordinary numbers only: where a guard does not hold, the block's results are invalid.
   void run(void* const* pointers, std::size_t turns, void* state, std::size_t blocks) const {
     reinterpret_cast<void (*)(void* const*, std::size_t, void*, std::size_t)>(const_cast<void*>(code_.entry()))(
         pointers, turns, state, blocks);
@@ -78,17 +78,17 @@ inline constexpr std::size_t kLoopGroup = kSumLanes;
 inline constexpr std::size_t kGuardBytes = 32;
 inline constexpr std::size_t kMaxLoopPointers = 32, kMaxLoopState = 512;
 
-// Whether such loops can be made here, and for this operation of f32, or f64 if wide (or of masks).
+// Whether such loops can be generated here, and for this operation of f32, or f64 if wide (or of masks).
 bool native_loops_usable();
 bool has_native_form(Op op, bool wide);
 
-// When to make them: sweeps that are too small gain less than the code costs to make. For tests: always, never.
+// When to generate them: sweeps that are too small gain less than the code costs. For tests: always, never.
 enum class NativeLoops : std::uint8_t { for_large_sweeps, always, never };
 void set_native_loops(NativeLoops when);
 bool worth_native_loops(std::int64_t elements);
 
-// Null when such loops are not usable, registers do not suffice or the system allows no new code: the caller has the
-// steps.
+// Null when such loops are not usable, registers do not suffice or the system allows no new code: the caller runs the
+// steps instead.
 std::shared_ptr<const NativeLoop> make_native_loop(const LoopProgram& program);
 
 }  // namespace ebb::cpu

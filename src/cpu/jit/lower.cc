@@ -11,8 +11,8 @@
 #include "cpu/tile/math_coefficients.h"
 #include "cpu/tile/math_traits.h"
 
-// Operations as vector instructions. Those of the functions repeat math-inl.h step by step, so that the bits are the
-// same; where that has a shorter form for ordinary numbers, only the shorter form is here, and a guard.
+// Operations as vector instructions. Those of the functions repeat math-inl.h step by step, so that they are
+// bit-identical; where that has a shorter form for ordinary numbers, only the shorter form is here, with a guard.
 namespace ebb::cpu {
 namespace {
 
@@ -65,7 +65,7 @@ class Lowering {
  private:
   static constexpr int kNoForm = -1;
 
-  // The same instruction of the same values is made once.
+  // The same instruction on the same values is emitted once.
   int push(LoopCode::Value v) {
     v.wide = wide_;
     const auto key = std::tuple(v.source, v.pointer, v.bits, v.op, v.arg, v.immediate, v.wide);
@@ -88,8 +88,8 @@ class Lowering {
   }
   int sign_bits() { return bits(wide_ ? std::uint64_t{1} << 63 : std::uint64_t{1} << 31); }
 
-  // x86 has no instructions for signs: with the bits in a register one does, and −|x| is one, too. It has those that
-  // compute in f64 beside f32, and vectors of f64 long enough to compute both forms of a function for all of them.
+  // x86 has no instructions for signs: with the sign bits in a register one instruction does it, also −|x|. It has ones
+  // that compute f64 from f32, and vectors of f64 long enough to compute both forms of a function for all lanes.
 #if defined(__x86_64__)
   static constexpr bool kSignsByBits = true, kMixesWidths = true, kTwoWayFunctions = true;
 #else
@@ -111,7 +111,7 @@ class Lowering {
     return y;
   }
 
-  // The result's value; kNoForm where the operation is left to the steps.
+  // The result's value; kNoForm if the operation is left to the steps.
   int operation(Op op, const std::array<int, 3>& in) {
     const int a = in[0], b = in[1], c = in[2];
     switch (op) {
@@ -226,7 +226,7 @@ class Lowering {
     upper_half_[r] = upper_half_of(x);
     return r;
   }
-  // The nearest bf16, the even one of two, as the upper half of the bits; as in half-inl.h.
+  // The nearest bf16, ties to even, as the upper half of the bits; as in half-inl.h.
   int upper_half_of(int x) {
     if (const auto at = upper_half_.find(x); at != upper_half_.end()) return at->second;
     const int odd = two(Micro::bit_and, one(Micro::shift_right, x, 16), bits(1));
@@ -241,7 +241,7 @@ class Lowering {
   template <class T>
   using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
 
-  // Estrin's scheme. The lower half comes first and powers when they are needed: fewer values live at a time.
+  // Estrin's scheme. The lower half comes first, and powers as they are needed: fewer values are live at a time.
   template <class T, std::size_t kCount>
   int polynomial(int x, const T (&c)[kCount]) {
     std::size_t steps = horner_steps(kCount);
@@ -395,7 +395,7 @@ class Lowering {
     const int large = sub(unit, erfc_up_to_26(two(Micro::min_or_second, number(26), a)));
     return three(Micro::select, two(Micro::less, a, unit), small, three(Micro::copy_sign, large, x, sign_bits()));
   }
-  // erfc_positive where e^(-a²) is a normal number. Beyond, 1 - erfc a has long been 1.
+  // erfc_positive where e^(-a²) is a normal number. Beyond, 1 - erfc a is 1 anyway.
   int erfc_up_to_26(int a) {
     const int h = mul(a, a), added = fnma(a, a, h);  // a² = h - added
     const int t = two(Micro::div, sub(a, number(4)), add(a, number(4)));
@@ -411,7 +411,7 @@ class Lowering {
 
   // ---- functions of f32 that are computed in f64, as in math_trig-inl.h and math_erf_pow-inl.h ----
 
-  // f(values in f64) of each half of the vectors, together again.
+  // f(values in f64) of each half of the vectors, recombined.
   template <class F, class... Values>
   int in_f64(F f, Values... x) {
     wide_ = true;
@@ -430,7 +430,7 @@ class Lowering {
           const int s = fma(mul(r, z), polynomial(z, kSinF64Short), r);
           const int c = fma(mul(z, z), polynomial(z, kCosF64Short), fnma(z, number(0.5), number(1)));
           const int quadrant = op == Op::cos ? two(Micro::int_add, shifted, bits(1)) : shifted;
-          // The quadrant's low bit at the place where it makes a number of it, the second one at that of the sign.
+          // The quadrant's low bit moved to where it makes a number of it, the second one to the sign.
           const int low = one(Micro::shift_left, two(Micro::bit_and, quadrant, bits(1)), 62);
           const int sign = one(Micro::shift_left, two(Micro::bit_and, quadrant, bits(2)), 62);
           const int y = two(Micro::bit_xor, three(Micro::select, two(Micro::less, number(0), low), c, s), sign);
@@ -439,7 +439,7 @@ class Lowering {
         x);
   }
 
-  // |x|^y = 2^(y log2|x|) in f64; what it becomes where x is negative is decided in f32, by y.
+  // |x|^y = 2^(y log2|x|) in f64; the case of negative x is decided in f32, by y.
   int pow_of_f32(int x, int y) {
     const int inf = number(std::numeric_limits<float>::infinity()), zero = number(0);
     code_.ordinary.push_back(two(Micro::abs_less, x, inf));
@@ -469,8 +469,8 @@ class Lowering {
     return mul(fma(q, r, number(1)), normal_power<double>(shifted, 0));
   }
 
-  // The exponent k is kept as k + kOffset, which is not negative: AVX2 shifts 64 bits to the right without their sign
-  // only, and has no conversion from them.
+  // The exponent k is kept as k + kOffset, which is not negative: AVX2 has no arithmetic right shift of 64 bits, and no
+  // conversion from them.
   struct Split {
     int fraction, exponent;
   };
@@ -491,7 +491,7 @@ class Lowering {
   template <class T>
   int exponent_as_number(int exponent) {
     if constexpr (sizeof(T) == 4) return one(Micro::to_float, exponent);
-    // In the low bits of 2^52 an integer is added to it.
+    // Adds an integer to 2^52 through its low bits.
     return sub(two(Micro::bit_or, exponent, number(0x1p52)), number(0x1p52 + static_cast<double>(kOffset<T>)));
   }
   template <class T>
@@ -552,16 +552,16 @@ class Lowering {
   std::vector<int> value_of_;                 // of the program -> of the code
   std::set<int> never_positive_, up_to_one_;  // -|x|, and e to that
   std::map<int, int> magnitude_of_;           // |x| -> x
-  std::map<int, int> upper_half_;             // of values that are bf16: what they were made of
+  std::map<int, int> upper_half_;             // of values that are bf16: what they were computed from
   std::map<std::tuple<LoopCode::Source, int, std::uint64_t, Micro, std::array<int, 3>, int, bool>, int> made_;
-  bool wide_ = p_.wide;  // what is being made
+  bool wide_ = p_.wide;  // type being computed
 };
 
 }  // namespace
 
 LoopCode lower(const LoopProgram& program) { return Lowering(program).run(); }
 
-// Asked of the lowering itself: a list of what it knows would be a second one to keep.
+// Queries the lowering itself: a list of supported operations would have to be kept in step.
 bool has_native_form(Op op, bool wide) {
   static const auto forms = [] {
     std::array<std::array<bool, kOpCount>, 2> known{};

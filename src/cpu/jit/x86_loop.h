@@ -5,13 +5,13 @@
 
 #include "cpu/jit/code.h"
 
-// The common part of loops for x86-64: the loop itself, general registers, bytes. Encodings: Intel Software
-// Developer's Manual, volume 2.
+// The common part of loops for x86-64: the loop itself, general registers, bytes. Encodings: Intel Software Developer's
+// Manual, volume 2.
 //
-// rdi is the table of pointers, rsi the groups of a block, rdx the state, rcx the blocks, r15 counts groups, rax is a
-// scratch register first and then the offset of this turn; the loop's own pointers are the other general registers,
-// those of the caller saved on the stack, with the frame below them: numbers for which there is no register. rdi is the
-// last to be given away: nothing is read from the table after that.
+// rdi is the table of pointers, rsi the groups of a block, rdx the state, rcx the blocks, r15 counts groups, rax is
+// first a scratch register and then the offset of this turn; the loop's own pointers are the other general registers,
+// the callee-saved ones pushed on the stack, with the frame below them: numbers for which there is no register. rdi is
+// the last one reused: the table is not read after that.
 namespace ebb::cpu {
 
 class X86Loop {
@@ -38,7 +38,7 @@ class X86Loop {
     loop_ = code_.size();
   }
   void end_loop(const std::vector<bool>&, int step) {
-    bytes({0x48, 0x05});  // add rax, step / 2: what halves move by, others by twice that
+    bytes({0x48, 0x05});  // add rax, step / 2: halves advance by that, others by twice that
     distance(step / 2);
     bytes({0x49, 0xFF, 0xCF, 0x0F, 0x85});  // dec r15; jnz
     distance(static_cast<std::int64_t>(loop_) - static_cast<std::int64_t>(code_.size() + 4));
@@ -98,7 +98,7 @@ class X86Loop {
   std::size_t block_ = 0, skip_ = 0, loop_ = 0;
 };
 
-// The instructions that AVX2 and AVX-512 have alike, by the assembler's own forms of them; false for the others.
+// Instructions that AVX2 and AVX-512 share, through the assembler's own encodings; false for the others.
 template <class Assembler>
 bool run_alike(Assembler& to, Micro op, int d, int a, int b, int immediate) {
   switch (op) {

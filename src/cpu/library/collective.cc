@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Elements that ranks exchange: how they travel is up to the transport (src/comm).
+// Exchange of elements between ranks: the transport (src/comm) decides how they travel.
 #include <memory>
 #include <utility>
 #include <vector>
@@ -18,7 +18,7 @@ void run_collective(const LibraryCall& call) {
   for (std::size_t k = 0; k < keep.size(); ++k) given.push_back(packed(call.inputs[k], keep[k], "collective"));
   LibraryCall dense = call;
   dense.inputs = given;
-  // A collective that goes on after this call keeps its data.
+  // Data kept alive by a collective that goes on after this call.
   using Kept = std::pair<std::shared_ptr<const void>, std::vector<BufferPtr>>;
   dense.data = std::make_shared<Kept>(call.data, std::move(keep));
   collective.run(dense);

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::int64_t kTaskElements = 65536, kTile = 64;
 
-// The iteration space of a copy with what can be merged merged: sizes of 1 dropped, and a dimension that continues its
-// inner neighbour in both tensors made one with it.
+// The iteration space of a copy with mergeable dimensions merged: sizes of 1 dropped, and a dimension that continues
+// its inner neighbour in both tensors joined to it.
 struct CopySpace {
   int rank = 0;
   std::int64_t size[Shape::kMaxRank], dst[Shape::kMaxRank], src[Shape::kMaxRank];
@@ -37,7 +37,7 @@ struct CopySpace {
     }
     while (rank < 2) push_front();
   }
-  // A dimension of size 1, so that there are always rows and columns.
+  // Adds a dimension of size 1, so that there are always rows and columns.
   void push_front() {
     for (int d = rank; d > 0; --d) size[d] = size[d - 1], dst[d] = dst[d - 1], src[d] = src[d - 1];
     size[0] = 1;
@@ -51,7 +51,7 @@ struct CopySpace {
       std::swap(src[d], src[d + 1]);
     }
   }
-  // Offsets of the plate (the innermost two dimensions) number i.
+  // Offsets of plate number i (the innermost two dimensions).
   std::pair<std::int64_t, std::int64_t> plate(std::int64_t i) const {
     std::int64_t to = 0, from = 0;
     for (int d = rank - 3; d >= 0; --d) {
@@ -73,7 +73,7 @@ void copy_row(T* dst, std::int64_t dst_step, const T* src, std::int64_t src_step
   if (dst_step == 1 && src_step == 1) {
     copy_bytes(dst, src, static_cast<std::size_t>(n) * sizeof(T));
   } else if (dst_step == 1 && src_step == 0 && *src == 0) {        // T is an integer: no bit is set
-    std::memset(dst, 0, static_cast<std::size_t>(n) * sizeof(T));  // has instructions of its own for whole cache lines
+    std::memset(dst, 0, static_cast<std::size_t>(n) * sizeof(T));  // uses special instructions for whole cache lines
   } else if (dst_step == 1 && src_step == 0) {
     std::fill_n(dst, n, *src);
   } else {
@@ -81,7 +81,7 @@ void copy_row(T* dst, std::int64_t dst_step, const T* src, std::int64_t src_step
   }
 }
 
-// Rows of N elements: how many they are is known to the compiler, and a row costs no call.
+// Rows of N elements, a constant for the compiler: a row costs no call.
 template <class T, int N>
 void copy_short_rows(T* dst, std::int64_t dst_row, std::int64_t dst_step, const T* src, std::int64_t src_row,
                      std::int64_t src_step, std::int64_t rows) {
@@ -99,8 +99,8 @@ constexpr decltype(&copy_short_rows<T, 1>) kShortRows[] = {
     copy_short_rows<T, 5>, copy_short_rows<T, 6>, copy_short_rows<T, 7>, copy_short_rows<T, 8>};
 constexpr std::int64_t kMostShort = 8;
 
-// A tile whose source is dense along its rows' direction and its destination along its columns': through a buffer, so
-// that both are read and written in whole runs (rows a power of two apart would fall on the same cache sets).
+// A tile whose source is dense along its rows' direction and its destination along its columns': goes through a buffer,
+// so that both are accessed in whole runs (rows a power of two apart would fall on the same cache sets).
 template <class T>
 void copy_tile(T* dst, std::int64_t dst_row, const T* src, std::int64_t src_col, std::int64_t rows, std::int64_t cols) {
   T tile[kTile][kTile];
@@ -115,7 +115,7 @@ void copy_tile(T* dst, std::int64_t dst_row, const T* src, std::int64_t src_col,
 template <class T>
 void copy_typed(T* dst, const T* src, CopySpace space) {
   const int inner = space.rank - 1, outer = space.rank - 2;
-  bool crossed = false;  // source neighbours lie along another dimension than the destination's: go by square tiles
+  bool crossed = false;  // source neighbours are along another dimension than the destination's: use square tiles
   if (space.src[inner] != 1 && space.src[inner] != 0 && space.dst[inner] == 1) {
     for (int d = 0; d < inner && !crossed; ++d) {
       if (space.src[d] == 1 && space.size[d] > 1) {

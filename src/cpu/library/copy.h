@@ -5,13 +5,13 @@
 
 namespace ebb::cpu {
 
-// dst[i] = src[i] for every index of the shape both have; any strides, one dtype, no overlap. Runs in parallel when
-// there is enough of it.
+// dst[i] = src[i] for every index of their common shape; any strides, one dtype, no overlap. Runs in parallel if large
+// enough.
 void copy_elements(const View& dst, const View& src);
-// Every element zero.
+// Sets every element to zero.
 void zero_elements(const View& dst);
 
-// The same elements, dense in row-major order: `src` itself where it is so already, else a copy that `keep` owns.
+// The same elements, dense in row-major order: `src` itself if it is already, else a copy owned by `keep`.
 View packed(const View& src, BufferPtr& keep, const char* what);
 // A dense copy in f32 of a half tensor.
 View packed_as_f32(const View& src, BufferPtr& keep, const char* what);

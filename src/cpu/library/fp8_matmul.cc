@@ -16,7 +16,7 @@
 namespace ebb::cpu {
 namespace {
 
-// The power of two by which a line with this largest magnitude is divided.
+// The power of two that divides a line with this largest magnitude.
 float scale_of(float most, const Fp8Format& f) {
   if (!(most <= std::numeric_limits<float>::max())) return std::numeric_limits<float>::quiet_NaN();
   if (most == 0) return 1;
@@ -26,7 +26,7 @@ float scale_of(float most, const Fp8Format& f) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(std::max(exponent, 1)) << 23);
 }
 
-// x rounded to the format, to even where two are as near. No |x| is above the largest.
+// x rounded to the format, ties to even. No |x| is above the largest number.
 float rounded(float x, const Fp8Format& f) {
   const int dropped = 23 - f.mantissa;
   const auto bits = std::bit_cast<std::uint32_t>(x);
@@ -42,7 +42,7 @@ float value(float x) { return x; }
 float value(Half x) { return to_float(x); }
 float value(BFloat16 x) { return to_float(x); }
 
-// Lines of k elements each, rounded: element (line, i) of `data` lies at line·line_step + i·step.
+// Lines of k elements each, rounded: element (line, i) of `data` is at line·line_step + i·step.
 struct RoundedLines {
   std::vector<BFloat16> data;
   std::int64_t line_step, step;
@@ -51,7 +51,7 @@ struct RoundedLines {
 template <class T>
 RoundedLines rounded_lines(const T* x, std::int64_t lines, std::int64_t k, std::int64_t line_step, std::int64_t step,
                            const Fp8Format& format) {
-  const bool beside = step == 1 || line_step != 1;  // lines lie one after the other, or side by side
+  const bool beside = step == 1 || line_step != 1;  // lines are one after the other, or interleaved
   RoundedLines to{std::vector<BFloat16>(static_cast<std::size_t>(lines * k)), beside ? k : 1, beside ? 1 : lines};
   constexpr std::int64_t kLines = 64;
   parallel_for((lines + kLines - 1) / kLines, [&](std::int64_t task) {
@@ -88,7 +88,7 @@ RoundedLines lines_of(const View& x, int along, const Fp8Format& format) {
       return rounded_lines(static_cast<const T*>(x.data), x.shape[across], x.shape[along], x.strides[across],
                            x.strides[along], format);
     } else {
-      return RoundedLines{};  // fp8_linear takes no other
+      return RoundedLines{};  // unreachable: fp8_linear takes no other
     }
   });
 }

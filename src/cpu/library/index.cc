@@ -17,8 +17,8 @@ namespace {
 
 int axis_of(const LibraryCall& call) { return static_cast<int>(call.attrs.i[0]); }
 
-// visit(line, step) for all of a block, in a cache-friendly order. Along one line steps go upwards, so what falls on
-// the same output element does so in row-major order.
+// Calls visit(line, step) for all of a block, in a cache-friendly order. Along one line steps increase, so updates of
+// one output element come in row-major order.
 template <class L, class Visit>
 void walk(const L& lines, const typename L::Block& block, Visit&& visit) {
   if (lines.axis_is_innermost()) {
@@ -32,7 +32,7 @@ void walk(const L& lines, const typename L::Block& block, Visit&& visit) {
   }
 }
 
-// A scalar index is an axis of one element.
+// A scalar index as an axis of one element.
 View at_least_1d(View v) {
   if (v.shape.rank() == 0) v.shape = Shape{1}, v.strides = Strides{};
   return v;
@@ -90,7 +90,7 @@ void check_indices(const LibraryCall& call, const View& view, std::int64_t size)
   });
   std::int64_t position = first_bad.load();
   if (position == n) return;
-  // A label is an operation ("embedding") or names the index itself ("nll_loss: target"); such a one has no axis where
+  // A label is an operation ("embedding") or names the index itself ("nll_loss: target"); the latter has no axis where
   // the call picks one element per row.
   const bool named = std::string_view(label_of(call)).find(": ") != std::string_view::npos;
   const bool picks = named && (call.op == Op::gather || call.op == Op::scatter_zero_add);
@@ -151,7 +151,7 @@ void run_scatter_zero_add(const LibraryCall& call) {
   with_type(out.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     if constexpr (is_half_type<T>) {
-      if (index.shape[axis] == 1) {  // nothing meets anything else: no sums are needed
+      if (index.shape[axis] == 1) {  // no two updates meet: no sums are needed
         zero_elements(out);
         scatter_into<T, T>(static_cast<T*>(out.data), out, index, src, axis,
                            [](T zero, T v) { return to_float(v) == 0 ? zero : v; });  // 0 + -0 is 0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// index_select and index_zero_add: one index for a whole slice along an axis, as an embedding and its gradient have it.
+// index_select and index_zero_add: one index for a whole slice along an axis, as for an embedding and its gradient.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -33,7 +33,7 @@ struct AroundAxis {
   }
 };
 
-// Which positions of the index name row r: order[start[r]] .. order[start[r + 1]), in rising order (a counting sort).
+// The positions of the index that name row r: order[start[r]] .. order[start[r + 1]), ascending (a counting sort).
 struct PositionsByRow {
   std::vector<std::int64_t> start, order;
   PositionsByRow(const std::vector<std::int64_t>& index, std::int64_t rows)
@@ -46,7 +46,7 @@ struct PositionsByRow {
   }
 };
 
-// The type sums of T are made in: many tokens may fall on one row, so f32 is added in f64 and halves in f32.
+// The type for sums of T: many tokens may fall on one row, so f32 is added in f64 and halves in f32.
 template <class T>
 using SumOf = std::conditional_t<std::is_same_v<T, float>, double, std::conditional_t<is_half_type<T>, float, T>>;
 
@@ -78,8 +78,8 @@ void store_row(T* to, const SumOf<T>* sum, std::int64_t n) {
   }
 }
 
-// Elements of a vector go straight to their sums, which several pieces of the vector have side by side where it is much
-// longer than the result. Pieces depend on the shape alone and are added in order. Within a piece four sums take turns,
+// Elements of a vector go straight to their sums. Where the vector is much longer than the result, several pieces of it
+// have sums side by side. Pieces depend on the shape alone and are added in order. Within a piece four sums take turns,
 // so that equal indices do not wait for one another.
 template <class T, class Index>
 void add_elements(const Index* index, std::int64_t index_step, const T* from, std::int64_t from_step,
@@ -111,7 +111,7 @@ void add_elements(const Index* index, std::int64_t index_step, const T* from, st
   store_row<T>(out, sums.get(), rows);
 }
 
-// Elements of many lines, with the same index for all of them: those that something falls on, in zeros.
+// Elements of many lines, with the same index for all of them: adds to zeros.
 template <class T>
 void add_elements_of_lines(const std::vector<std::int64_t>& index, const T* from, std::int64_t lines, T* out,
                            std::int64_t rows) {
@@ -146,7 +146,7 @@ void run_index_select(const LibraryCall& call) {
   if (out.shape.numel() == 0) return;
   const std::vector<std::int64_t> index = read_indices(call.inputs[1]);
   const AroundAxis around(out.shape, axis);
-  // The elements of one index are copied if they are dense or evenly spaced; anything else is packed first.
+  // The elements of one index are copied if they are dense or evenly spaced; otherwise they are packed first.
   BufferPtr keep;
   View from = x;
   std::int64_t inner_step = 1, run = 1;
@@ -201,8 +201,8 @@ void run_index_select(const LibraryCall& call) {
   });
 }
 
-// Every row of the result is made whole, from the rows of g that fall on it in their order: each is read once, nothing
-// is cleared beforehand and no two tasks share an element. A row that many fall on is shared by columns.
+// Every row of the result is computed completely, from the rows of g that map to it, in order: each is read once,
+// nothing is cleared beforehand and no two tasks share an element. A row with many sources is shared by columns.
 void run_index_zero_add(const LibraryCall& call) {
   const View& out = call.outputs[0];
   const int axis = static_cast<int>(call.attrs.i[0]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Factorisations and solves through LAPACK, one matrix of the batch a task. LAPACK is column-major: a dense row-major
-// matrix is its transpose there, which is used where it does no harm (Cholesky, determinants) and undone where it does.
+// Factorisations and solves through LAPACK, one matrix per task. LAPACK is column-major: it sees a dense row-major
+// matrix as its transpose, which is used where harmless (Cholesky, determinants) and undone elsewhere.
 #include <cblas.h>
 
 #include <algorithm>
@@ -84,7 +84,7 @@ struct Batch {
   std::int64_t matrix() const { return rows * cols; }
 };
 
-// body(i) for every matrix of a batch; small ones several to a task.
+// Calls body(i) for every matrix of a batch; several small ones per task.
 template <class Body>
 void for_each_matrix(std::int64_t count, std::int64_t n, Body&& body) {
   const std::int64_t together = n <= kSmallMatrix ? 128 : 1;
@@ -102,7 +102,7 @@ View with_last_two_swapped(View v) {
   return v;
 }
 
-// A dense copy that may be overwritten, in the type it is computed in (halves: f32).
+// A dense copy that may be overwritten, in the compute type (halves: f32).
 View own_copy(const View& x, BufferPtr& keep, const char* what) {
   if (is_half(x.dtype)) return packed_as_f32(x, keep, what);
   keep = BufferPtr::allocate(static_cast<std::size_t>(x.shape.numel()) * size_of(x.dtype), what);
@@ -111,7 +111,7 @@ View own_copy(const View& x, BufferPtr& keep, const char* what) {
   return dst;
 }
 
-// The computed elements (dense, f32 for halves) become the output.
+// Writes the computed elements (dense, f32 for halves) to the output.
 void deliver(const View& out, const View& computed) {
   if (!is_half(out.dtype)) return copy_elements(out, computed);
   BufferPtr keep;
@@ -146,7 +146,7 @@ struct Factors {
   int* pivots_of(std::int64_t i, std::int64_t n) { return pivots.data() + i * n; }
 };
 
-// body(sign, log of the absolute value, product) of every determinant; the product is taken in f64.
+// Calls body(sign, log of the absolute value, product) for every determinant; the product is computed in f64.
 template <class Body>
 void for_each_determinant(const LibraryCall& call, Body&& body) {
   const View& a = call.inputs[0];
@@ -215,8 +215,8 @@ void run_cholesky(const LibraryCall& call) {
   });
 }
 
-// X = op(A)⁻¹·X row by row, reading the triangle alone: what trsm means, where numbers that are not finite are among
-// them.
+// X = op(A)⁻¹·X row by row, reading only the triangle: trsm's definition, even with non-finite numbers among the
+// elements.
 template <class T>
 void substitute(bool upper, bool transposed, bool unit, std::int64_t n, std::int64_t cols, const T* a, T* x,
                 std::int64_t ldx) {
@@ -232,9 +232,9 @@ void substitute(bool upper, bool transposed, bool unit, std::int64_t n, std::int
   }
 }
 
-// op(A)·X = B with A triangular. Columns of B are solved apart, so wide ones are shared among threads. OpenBLAS's
+// op(A)·X = B with A triangular. Columns of B are solved separately, so wide ones are shared among threads. OpenBLAS's
 // kernel for Haswell and Zen multiplies zeros outside the triangle with an infinity inside it, and rows that do not
-// depend on it become NaN: where a solution is not finite, its columns are solved once more by substitution.
+// depend on it become NaN: where a solution is not finite, its columns are solved again by substitution.
 void run_triangular_solve(const LibraryCall& call) {
   const View &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];
   const Batch batch(b.shape);
@@ -270,7 +270,7 @@ void run_triangular_solve(const LibraryCall& call) {
       keep_blas_serial();
       T* part = static_cast<T*>(x.data) + first;
       trsm(uplo, trans, diag, blas_size(n), blas_size(cols), matrix, part, blas_size(k));
-      T sum = 0;  // of zeros, and of a NaN for each number that is not finite
+      T sum = 0;  // 0, or NaN as soon as one number is not finite
       for (std::int64_t r = 0; r < n; ++r)
         for (std::int64_t j = 0; j < cols; ++j) sum += part[r * k + j] * T(0);
       finite[task] = sum == T(0);

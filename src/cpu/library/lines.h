@@ -10,8 +10,8 @@
 namespace ebb::cpu {
 
 // Several tensors over one shape, seen as lines along one axis. Work along an axis (gather, scan, argmax, ...) is done
-// for blocks of lines: within a block either line by line (the axis is innermost in memory) or step by step along the
-// axis for all lines at once (the axis is not, and neighbouring lines are neighbours in memory). Different lines never
+// for blocks of lines: within a block either line by line (if the axis is innermost in memory) or step by step along
+// the axis for all lines at once (if it is not, and neighbouring lines are neighbours in memory). Different lines never
 // touch the same output, so blocks are the unit of parallelism, and they depend on the shape alone.
 template <int N>
 class Lines {
@@ -43,7 +43,7 @@ class Lines {
   void for_each_block(Body&& body) const {
     if (lines_ == 0) return;
     constexpr std::int64_t kElements = 32768;  // a block's worth of work
-    // Lines side by side in memory are taken by the cache line and more, however long they are.
+    // Lines side by side in memory are processed at least a cache line at a time, however long they are.
     const std::int64_t least = innermost_ ? 1 : 64;
     const std::int64_t step =
         std::clamp<std::int64_t>(kElements / std::max<std::int64_t>(1, length_), least, kMostLines);

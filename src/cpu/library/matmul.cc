@@ -18,8 +18,8 @@
 namespace ebb::cpu {
 namespace {
 
-// The product [batches..., m, k]·[batches..., k, n] once batches are merged: where b is the same for neighbouring
-// batches and a's rows go on evenly, the batch is only more rows.
+// The product [batches..., m, k]·[batches..., k, n] after merging batches: where b is the same for neighbouring batches
+// and a's rows continue evenly, the batch is just more rows.
 struct Product {
   std::int64_t m = 0, n = 0, k = 0, batches = 1;
   std::int64_t a_row = 0, a_col = 0, b_row = 0, b_col = 0, c_row = 0;
@@ -70,7 +70,7 @@ double flops_of(const Product& p) {
   return 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
 }
 
-// body(batch, piece) over `pieces` of every batch. Small products are made several to a task: a task should last longer
+// Calls body(batch, piece) over `pieces` of every batch. Several small products form a task: a task should last longer
 // than handing it out.
 template <class Body>
 void for_each_piece(const Product& p, std::int64_t pieces, Body&& body) {
@@ -95,8 +95,8 @@ Matrix<T> matrix_of(const View& x, std::int64_t offset, std::int64_t row_stride,
   return {element_at(x, offset), row_stride, col_stride, x.dtype};
 }
 
-// A column times a row, as the gradient of a matrix times a vector has it: bound by memory, so nothing is packed. The
-// bits are those of a sum from 0 on.
+// A column times a row, as in the gradient of a matrix times a vector: bound by memory, so nothing is packed. The bits
+// are those of a sum starting from 0.
 template <class T>
 void outer_product(const Product& p, const View& a, const View& b, const View& out) {
   constexpr std::int64_t kRows = 16, kCols = 4096;
@@ -154,7 +154,7 @@ void float_matmul(const View& a, const View& b, const View& out, bool adds) {
   for (std::int64_t i = 0; i < p.batches; ++i) multiply(&gemm<T>, i);
 }
 
-// f16 and bf16: products and sums are f32 (gemm.h says how), the result is rounded once.
+// f16 and bf16: products and sums are f32 (see gemm.h), the result is rounded once.
 void half_matmul(const View& a, const View& b, const View& out) {
   const Product p(a, b, out);
   const auto multiply = [&](auto* product, std::int64_t i) {
@@ -166,7 +166,7 @@ void half_matmul(const View& a, const View& b, const View& out) {
   for (std::int64_t i = 0; i < p.batches; ++i) multiply(&gemm_to_halves, i);
 }
 
-// Integers wrap. Rows of C are made from rows of B (a is any shape), in blocks of columns that stay in L1.
+// Integers wrap. Rows of C are computed from rows of B (a is any shape), in blocks of columns that stay in L1.
 template <class T>
 void integer_matmul(const View& a, const View& b, const View& out) {
   const Product p(a, b, out);
@@ -229,7 +229,7 @@ void run_matmul(const LibraryCall& call) {
       return float_matmul<float>(a, b, out, call.adds);
     case DType::f16:
     case DType::bf16:
-      if (out.dtype == DType::f32) return float_matmul<float>(a, b, out, call.adds);  // the sums as they are
+      if (out.dtype == DType::f32) return float_matmul<float>(a, b, out, call.adds);  // the sums, unrounded
       return half_matmul(a, b, out);
     case DType::i64:
       return integer_matmul<std::uint64_t>(a, b, out);

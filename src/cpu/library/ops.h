@@ -18,10 +18,10 @@ void run_fp8_matmul(const LibraryCall& call);  // a matmul with options: see cal
 // How run_matmul would run it, in one line.
 std::string describe_matmul(const LibraryCall& call);
 
-// The name an error gives the operation.
+// The operation's name in errors.
 inline const char* label_of(const LibraryCall& call) { return call.label ? call.label : info(call.op).name.data(); }
 
-// Throws Error(index) for the first index (in row-major order) outside [0, size).
+// Throws an Error for the first index (in row-major order) outside [0, size).
 void check_indices(const LibraryCall& call, const View& index, std::int64_t size);
 
 }  // namespace ebb::cpu

@@ -7,7 +7,7 @@
 #include "backend/call.h"
 #include "cpu/tile/elements.h"
 
-// Elements as unsigned integers in their order, so that NaN, -0 and the half formats need no comparison of their own.
+// Elements as unsigned integers in the same order, so that NaN, -0 and the half formats need no special comparisons.
 namespace ebb::cpu {
 
 template <class T>
@@ -31,7 +31,7 @@ constexpr Key<T> infinity_bits() {
   return static_cast<Key<T>>(0x7F80u);
 }
 
-// Rising with the element; -0 and +0 equal; every NaN the same and above all numbers, as PyTorch sorts.
+// Increases with the element; -0 and +0 are equal; all NaNs are equal and above all numbers, as PyTorch sorts.
 template <class T>
 Key<T> rising_key(T x) {
   using K = Key<T>;
@@ -40,7 +40,7 @@ Key<T> rising_key(T x) {
     constexpr K kSign = static_cast<K>(K(1) << (8 * sizeof(K) - 1));
     const K magnitude = static_cast<K>(bits & static_cast<K>(~kSign));
     const K negative = static_cast<K>(magnitude ? K(0) - static_cast<K>(bits >> (8 * sizeof(K) - 1)) : K(0));
-    const K key = static_cast<K>((magnitude | kSign) ^ negative);  // above 0: sign bit set; below: all bits turned
+    const K key = static_cast<K>((magnitude | kSign) ^ negative);  // above 0: sign bit set; below: all bits inverted
     return magnitude > infinity_bits<T>() ? static_cast<K>(~K(0)) : key;
   } else if constexpr (std::is_signed_v<T>) {
     return static_cast<K>(bits ^ static_cast<K>(K(1) << (8 * sizeof(K) - 1)));
@@ -49,7 +49,7 @@ Key<T> rising_key(T x) {
   }
 }
 
-// A key and its position. No two are equal, so any sort is a stable one and every way of sharing the work agrees.
+// A key and its position. No two are equal, so any sort is stable and every division of the work agrees.
 struct WideRecord {
   std::uint64_t key;
   std::int64_t position;
@@ -77,7 +77,7 @@ R make_record(std::uint64_t key, std::int64_t position) {
   }
 }
 
-// Few records are sorted where they are: a call of std::sort takes longer than they do.
+// A few records are sorted in place: a call of std::sort would take longer.
 template <class R>
 void sort_few(R* records, std::int64_t n) {
   for (std::int64_t i = 1; i < n; ++i) {
@@ -89,10 +89,10 @@ void sort_few(R* records, std::int64_t n) {
 }
 inline constexpr std::int64_t kFewRecords = 16;
 
-// Lines whose neighbours in memory belong to other lines are read so many at a time: a cache line of f32.
+// Lines whose neighbours in memory belong to other lines are read this many at a time: a cache line of f32.
 inline constexpr std::int64_t kLinesAtOnce = 16;
 
-// The keys of `count` lines of n elements, each dense. Descending: the other way round.
+// The keys of `count` lines of n elements, each dense. Descending: reversed.
 template <class T>
 void read_keys(const T* data, const std::int64_t* offsets, std::int64_t count, std::int64_t n, std::int64_t step,
                bool descending, Key<T>* keys) {
@@ -110,7 +110,7 @@ void read_keys(const T* data, const std::int64_t* offsets, std::int64_t count, s
   }
 }
 
-// The records of a line of few elements.
+// The records of a short line.
 template <class T, class R>
 void read_few(const T* line, std::int64_t n, std::int64_t step, bool descending, R* records) {
   const auto turn = static_cast<Key<T>>(descending ? ~Key<T>(0) : Key<T>(0));
@@ -118,7 +118,7 @@ void read_few(const T* line, std::int64_t n, std::int64_t step, bool descending,
     records[i] = make_record<R>(static_cast<Key<T>>(rising_key(line[i * step]) ^ turn), i);
 }
 
-// Positions [first, first + count) of argsort, in select.cc: what topk, median and quantile need of it.
+// Positions [first, first + count) of argsort, in select.cc: all that topk, median and quantile need.
 void argsort_range(const View& x, int axis, bool descending, std::int64_t first, std::int64_t count, std::int64_t* out);
 
 }  // namespace ebb::cpu

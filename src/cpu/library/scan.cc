@@ -60,7 +60,7 @@ struct Add {
   }
 };
 struct Multiply {
-  // Pieces of a product may overflow where the product itself, taken in order, does not: lines stay whole.
+  // Partial products may overflow where the product in order does not: lines are not split.
   static constexpr bool kSplits = false;
   template <class A>
   static A start() {
@@ -72,8 +72,8 @@ struct Multiply {
   }
 };
 
-// kLines lines side by side: each is a chain of operations that wait for each other. `value`: before each line, and
-// after it. Halves become f32 and back by the block.
+// kLines lines side by side: each is a chain of dependent operations. `value`: before each line, and after it. Halves
+// are converted to f32 and back block by block.
 template <class T, class F, int kLines>
 void scan_lines(const T* const* x, std::int64_t x_step, T* const* out, std::int64_t out_step, std::int64_t n,
                 Accumulator<T>* value) {
@@ -117,7 +117,7 @@ Accumulator<T> scan_line(const T* x, std::int64_t x_step, T* out, std::int64_t o
   return value;
 }
 
-// A long line in pieces: the total of each, then each again from the total of those before it.
+// A long line in pieces: first the total of each, then each again starting from the total of those before it.
 constexpr std::int64_t kScanPiece = 65536;
 template <class T, class F>
 void scan_long_line(const T* x, std::int64_t x_step, T* out, std::int64_t out_step, std::int64_t n) {
@@ -142,7 +142,7 @@ void scan_long_line(const T* x, std::int64_t x_step, T* out, std::int64_t out_st
   });
 }
 
-// One step of lines that are neighbours in memory: vectors.
+// One step of lines that are neighbours in memory: vectorised.
 template <class T, class F>
 void scan_across(const T* x, T* out, std::int64_t lines, Accumulator<T>* value) {
   using A = Accumulator<T>;
@@ -169,7 +169,7 @@ inline bool are_neighbours(const std::int64_t* offset, std::int64_t count) {
   return true;
 }
 
-constexpr int kScansTogether = 4;  // lines that are scanned side by side
+constexpr int kScansTogether = 4;  // lines scanned side by side
 
 template <class F>
 void run_scan(const LibraryCall& call) {
@@ -229,7 +229,7 @@ void run_scan(const LibraryCall& call) {
   });
 }
 
-// The last of the best elements so far; a NaN is better than any number. kLines lines side by side.
+// The last of the best elements so far; NaN beats any number. kLines lines side by side.
 template <bool kLargest, int kLines, class T>
 void scan_places(const T* const* x, std::int64_t x_step, std::int64_t* const* out, std::int64_t out_step,
                  std::int64_t n) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// searchsorted: how many elements of a sorted line come before a value, by bisection.
+// searchsorted: the number of elements of a sorted line before a value, by bisection.
 #include <algorithm>
 
 #include "calls/order.h"
@@ -11,9 +11,9 @@
 namespace ebb::cpu {
 namespace {
 
-constexpr int kSearchesTogether = 16;  // searches side by side: their loads do not wait for each other
+constexpr int kSearchesTogether = 16;  // searches side by side: their loads are independent
 
-// Of `count` values at most kSearchesTogether. All searches take the same steps, so that nothing branches on an
+// For `count` values, at most kSearchesTogether. All searches take the same steps, so no branch depends on an
 // element.
 template <bool kRight, class T>
 void search_some(const T* line, std::int64_t line_step, std::int64_t n, const T* values, std::int64_t values_step,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A range of argsort without the rest of it. Records of keys and positions are all different, so what stands at a place
+// A range of argsort without the rest of it. Records of keys and positions are all different, so the record at a place
 // of the sorted order does not depend on how it is found, nor on how a long line is divided among threads.
 #include <algorithm>
 #include <limits>
@@ -19,7 +19,7 @@ struct Range {
 };
 constexpr std::int64_t kSelectPiece = 65536;
 
-// Leaves the records of the range, sorted, of all that could be in it, of which `before` come before the first.
+// Keeps the sorted records of the range, out of candidates of which `before` precede the first.
 template <class R>
 void cut_out(std::vector<R>& records, const Range& range, std::int64_t before) {
   const auto begin = records.begin() + (range.first - before), end = begin + range.count;
@@ -30,8 +30,8 @@ void cut_out(std::vector<R>& records, const Range& range, std::int64_t before) {
   records.erase(records.begin(), begin);
 }
 
-// The `count` least records of the elements [begin, end), in no order. Blocks without an element below the largest of
-// those kept so far, which is most of them, are only looked through for their least.
+// The `count` least records of the elements [begin, end), unordered. Blocks without an element below the largest of
+// those kept so far, which is most of them, are only scanned for their minimum.
 template <class K, class R>
 void keep_least(const K* keys, std::int64_t begin, std::int64_t end, std::int64_t count, std::vector<R>& kept) {
   constexpr std::int64_t kBlock = 128;
@@ -63,7 +63,7 @@ void keep_least(const K* keys, std::int64_t begin, std::int64_t end, std::int64_
   kept.resize(size);
 }
 
-// Bins of the keys' highest bits. Those that the range falls into hold few elements, unless many are alike.
+// Bins by the keys' highest bits. Those that the range falls into hold few elements, unless many are alike.
 template <class K>
 struct Bins {
   static constexpr int kBits = std::min<int>(12, 8 * sizeof(K)), kShift = 8 * sizeof(K) - kBits;
@@ -75,7 +75,7 @@ struct Bins {
   }
 };
 
-// All records of the bins that the range falls into; returns how many elements come before them.
+// All records of the bins that the range falls into; returns the number of elements before them.
 template <class K, class R>
 std::int64_t collect(const K* keys, std::int64_t n, const Range& range, std::vector<R>& found) {
   const std::int64_t pieces = (n + kSelectPiece - 1) / kSelectPiece;

@@ -5,14 +5,14 @@
 #include <type_traits>
 #include <utility>
 
-// Factors of small matrices, for which a call of LAPACK takes longer than the work: as LAPACK's functions of the same
-// names, column-major and in place. Rows and columns follow each other in one order, so that bits depend on the matrix
-// alone.
+// Factorisations of small matrices, for which a call of LAPACK takes longer than the work: as LAPACK's functions of the
+// same names, column-major and in place. Rows and columns are processed in a fixed order, so that bits depend on the
+// matrix alone.
 namespace ebb::cpu {
 
 inline constexpr std::int64_t kSmallMatrix = 8;  // rows at most (chosen, not measured)
 
-// run(size) with the number of rows as a constant, so that the loops over a matrix are unrolled.
+// Calls run(size) with the number of rows as a constant, so that the loops over a matrix are unrolled.
 template <class Run>
 auto with_small_size(int n, Run&& run) {
   static_assert(kSmallMatrix == 8);
@@ -36,7 +36,7 @@ auto with_small_size(int n, Run&& run) {
   }
 }
 
-// P·A = L·U with the largest element of a column as its pivot; the first column without one other than 0, from 1, or 0.
+// P·A = L·U, pivoting on a column's largest element; returns the first column without a nonzero one, from 1, or 0.
 template <int n, class T>
 int getrf_of(T* a, int* pivots) {
   int info = 0;
@@ -89,7 +89,7 @@ void small_getrs(int n, int nrhs, const T* lu, const int* pivots, T* b) {
   with_small_size(n, [&](auto size) { getrs_of<size()>(nrhs, lu, pivots, b); });
 }
 
-// A = Uᵀ·U of the upper triangle; the first minor that is not positive, from 1, or 0.
+// A = Uᵀ·U of the upper triangle; returns the first minor that is not positive, from 1, or 0.
 template <class T>
 int small_potrf(int n, T* a) {
   for (int k = 0; k < n; ++k) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // argmax, argmin and argsort compare keys: unsigned integers in the order of the elements, so that NaN, -0 and the half
-// formats need no comparison of their own.
+// formats need no special comparisons.
 #include <algorithm>
 #include <bit>
 #include <memory>
@@ -18,7 +18,7 @@
 namespace ebb::cpu {
 namespace {
 
-// The key whose first maximum is the answer: of the largest, or of the smallest element. NaN wins both.
+// A key whose first maximum is the answer: the largest, or the smallest element. NaN wins both.
 template <bool kLargest, class T>
 Key<T> winning_key(T x) {
   using K = Key<T>;
@@ -86,8 +86,8 @@ void run_arg(const LibraryCall& call) {
   });
 }
 
-// Digit by digit from the lowest of the key's up. Every pass keeps the order of equal digits, so equal keys stay in the
-// order of their positions, and there is no comparison whose outcome a processor could guess wrong.
+// Radix sort from the key's lowest digit. Every pass keeps the order of equal digits, so equal keys stay in the order
+// of their positions, and there is no comparison to mispredict.
 template <int kBits, class R>
 void sort_by_digits(R* records, R* other, std::int64_t n, std::size_t key_bytes) {
   constexpr std::size_t kKeyBits = std::is_same_v<R, WideRecord> ? 64 : 32, kDigits = (kKeyBits + kBits - 1) / kBits,
@@ -109,10 +109,10 @@ void sort_by_digits(R* records, R* other, std::int64_t n, std::size_t key_bytes)
   if (from != records) std::copy(from, from + n, records);
 }
 
-// Sorts n records, which stand in the order of their positions; `other` is room for as many.
+// Sorts n records, given in the order of their positions; `other` is room for as many.
 template <class R>
 void sort_records(R* records, R* other, std::int64_t n, std::size_t key_bytes) {
-  // Fewer than these are compared: counting has a price of its own, and more digits a higher one.
+  // Fewer than these are compared: counting has a fixed cost, which grows with the number of digits.
   const std::int64_t few = key_bytes <= 4 ? 160 : 1024, many = 8192, most = std::int64_t{1} << 32;
   if (n <= kFewRecords) return sort_few(records, n);
   if (n < few || n >= most) return std::sort(records, records + n);
@@ -122,7 +122,7 @@ void sort_records(R* records, R* other, std::int64_t n, std::size_t key_bytes) {
 
 constexpr std::int64_t kLongLine = 65536;
 
-// Runs sorted side by side, then merged two by two.
+// Sorts runs separately, then merges them two by two.
 template <class R>
 void sort_long(std::vector<R>& records, std::vector<R>& other, std::size_t key_bytes) {
   const auto n = static_cast<std::int64_t>(records.size());
@@ -141,7 +141,7 @@ void sort_long(std::vector<R>& records, std::vector<R>& other, std::size_t key_b
   }
 }
 
-// Room for the records of a line, twice, which the lines of a block share.
+// Room for two copies of a line's records, shared by the lines of a block.
 struct Room {
   std::vector<std::uint64_t> narrow[2];
   std::vector<WideRecord> wide[2];
@@ -159,7 +159,7 @@ struct Room {
   }
 };
 
-// The order of n keys, none of which is below `least`. Lines of their own are divided among threads if they are long.
+// The order of n keys, none of which is below `least`. Single lines are divided among threads if they are long.
 template <class R, class K>
 void sort_line(const K* keys, std::int64_t n, K least, std::size_t key_bytes, bool alone, Room& room,
                std::int64_t* places) {
@@ -174,7 +174,7 @@ void sort_line(const K* keys, std::int64_t n, K least, std::size_t key_bytes, bo
   for (const R& r : records) *places++ = position_of(r);
 }
 
-// Keys of 64 bits that lie close together, as counts and numbers of rows do, are sorted as keys of 32 are.
+// Keys of 64 bits in a narrow range, such as counts and row numbers, are sorted like 32-bit keys.
 template <class R, class K>
 void sort_narrow_line(const K* keys, std::int64_t n, std::size_t key_bytes, bool alone, Room& room,
                       std::int64_t* places) {
@@ -193,7 +193,7 @@ void argsort_lines(const View& x, int axis, bool descending, std::int64_t* out) 
   const Lines<2> lines(x.shape, axis, {out_strides, x.strides});
   const std::int64_t n = lines.length(), step = x.strides[axis], out_step = out_strides[axis];
   const T* data = static_cast<const T*>(x.data);
-  const bool alone = lines.lines() < 16 || std::is_same_v<R, WideRecord>;  // many keep every thread busy as they are
+  const bool alone = lines.lines() < 16 || std::is_same_v<R, WideRecord>;  // many lines keep every thread busy anyway
   const std::int64_t at_once = lines.axis_is_innermost() ? 1 : kLinesAtOnce;
   const auto length = static_cast<std::size_t>(n), together = static_cast<std::size_t>(at_once);
   lines.for_each_block([&](const Lines<2>::Block& block) {
@@ -222,7 +222,7 @@ void argsort_lines(const View& x, int axis, bool descending, std::int64_t* out) 
   });
 }
 
-// The elements in the order that was found.
+// Copies the elements in the order found.
 template <class T>
 void take_in_order(const View& x, int axis, const std::int64_t* order, T* out) {
   const Strides strides = contiguous_strides(x.shape);

@@ -11,7 +11,7 @@
 namespace ebb::cpu {
 namespace {
 
-// The largest number; NaN is passed over.
+// The largest number; NaN is ignored.
 template <class T>
 T largest(const T* x, std::int64_t n, std::int64_t step) {
   constexpr std::int64_t kLanes = 16;
@@ -27,9 +27,9 @@ T largest(const T* x, std::int64_t n, std::int64_t step) {
   return *std::max_element(best, best + kLanes);
 }
 
-// The largest element exceeds τ by at most 1, so what lies further below it has no part in the sum; of the rest, those
-// are dropped that lie below the threshold of the sum so far, until none does (Michelot, 1986). Few are left after the
-// first look, whatever the line's length. NaN is never dropped, and makes the threshold NaN.
+// The largest element exceeds τ by at most 1, so elements further below it do not enter the sum; of the rest, those
+// below the threshold of the sum so far are dropped, until none is (Michelot, 1986). Few are left after the first pass,
+// whatever the line's length. NaN is never dropped, and makes the threshold NaN.
 template <class T>
 double threshold_of(const T* x, std::int64_t n, std::int64_t step, std::vector<T>& kept) {
   const T top = largest(x, n, step), low = top - T(1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // weighted_gather and the two others: rows of x [N, C, S] and y [N, C, P], index and weights [N, P, K]. Four rows at a
-// time share a look at the index; every sum has the order of the index.
+// time share each read of the index; every sum has the order of the index.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -36,7 +36,7 @@ void check(const LibraryCall& call, const View& index, std::int64_t size) {
   }
 }
 
-// Rows of a tensor [N, C, L], as numbers of T: where they lie, or converted into `room`.
+// Rows of a tensor [N, C, L], as numbers of T: in place, or converted into `room`.
 template <class T>
 class RowReader {
  public:
@@ -65,7 +65,7 @@ class RowReader {
   LoadFn load_;
 };
 
-// body(image, first row, how many), some rows at a time.
+// Calls body(image, first row, how many), some rows at a time.
 template <class Body>
 void each_rows(const Sizes& z, Body&& body) {
   const std::int64_t groups = (z.rows + kRows - 1) / kRows;
@@ -81,7 +81,7 @@ void store_weighted_row(const View& out, std::int64_t image, std::int64_t row, c
       element_at(out, image * out.strides[0] + row * out.strides[1]), 1, from, static_cast<std::size_t>(out.shape[2]));
 }
 
-// Sums along the output's rows, which body(rows of the input, index, weights, sums) of some rows adds to.
+// Sums along the output's rows; body(rows of the input, index, weights, sums) adds to those of some rows.
 template <class T, class Body>
 void sum_rows(const LibraryCall& call, const Sizes& z, const View& index, const View& weight, Body&& body) {
   const View& out = call.outputs[0];
@@ -106,7 +106,7 @@ void gather_rows(const LibraryCall& call, const View& index, const View& weight)
         if (*at >= 0) [[likely]] {
           for (std::size_t r = 0; r < kRows; ++r) sum[r] += *w * from[r][*at];
         } else {
-          for (std::size_t r = 0; r < kRows; ++r) sum[r] += *w * T{0};  // NaN stays
+          for (std::size_t r = 0; r < kRows; ++r) sum[r] += *w * T{0};  // NaN stays NaN
         }
       }
       for (std::int64_t r = 0; r < kRows; ++r) sums[r * z.points + p] = sum[r];

@@ -11,7 +11,7 @@
 #include "ebb/error.h"
 #include "sweep/program.h"
 
-// Results that the runs of a sweep gather besides tiles: reductions, and the first complaint about the data.
+// Results of a sweep's runs besides tiles: reductions, and the first complaint about the data.
 namespace ebb::cpu {
 
 inline bool is_float(RegType t) { return t == RegType::f32 || t == RegType::f64; }
@@ -71,7 +71,7 @@ inline void combine(Op op, RegType t, Accumulator& acc, Accumulator x) {
   }
 }
 
-// Each of n accumulators with its own number; the operation is looked at once, so that the loops are vectors.
+// Combines each of n accumulators with its own number; the operation is dispatched once, so that the loops vectorise.
 template <class Real>
 void combine_reals(Op op, Accumulator* acc, std::int64_t n, Real&& real) {
   switch (op) {
@@ -149,7 +149,7 @@ inline void write_all(RegType t, void* p, const Accumulator* a, std::int64_t n) 
   }
 }
 
-// The first thing wrong with the data, by position.
+// The first error in the data, by position.
 class Complaint {
  public:
   void add(std::int64_t position, std::int32_t instr, const std::string& text, Error::Kind kind = Error::Kind::value) {
@@ -172,7 +172,7 @@ class Complaint {
   Error::Kind kind_ = Error::Kind::value;
 };
 
-// For complaints: the number at p.
+// The number at p, as text for complaints.
 std::string number_text(RegType t, const void* p);
 
 }  // namespace ebb::cpu

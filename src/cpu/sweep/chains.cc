@@ -22,7 +22,7 @@ class Chains {
     }
   }
 
-  // Everything that may run before the cheap steps, then all cheap steps that may run by then, and again.
+  // Emits everything that may run before the cheap steps, then all cheap steps that may run by then, and so on.
   void run(std::vector<Step>& steps) {
     std::vector<Step> rest = std::move(steps);
     steps.clear();
@@ -64,7 +64,7 @@ class Chains {
 
   RegType type(std::int32_t reg) const { return s_.registers[reg].type; }
 
-  // Bytes an element of a step that a loop may take; 0: none may.
+  // Bytes per element of a step that a loop may take; 0: it may not.
   int width(const Step& step) const {
     if (!fits(step)) return 0;
     return static_cast<int>(size_of(type(step.kind == Step::Kind::compute ? step.dst : step.a)));
@@ -107,7 +107,7 @@ class Chains {
     return r.op == Op::sum && is_number(r.type);
   }
 
-  // As few chains as the registers allow, each as long as they do; as they are where there is nothing to gain.
+  // As few chains as the registers allow, each as long as possible; unchanged where there is nothing to gain.
   void emit(std::span<const Step> steps, std::vector<Step>& into) {
     while (!steps.empty()) {
       std::size_t fits = 1, too_long = steps.size() + 1;  // a chain of `fits` steps can be made, or is not needed
@@ -155,13 +155,13 @@ class Chains {
           {.source = is_one(reg) ? LoopProgram::Source::number : LoopProgram::Source::tile, .pointer = pointer(reg)});
       return value_of[reg] = static_cast<int>(p.values.size()) - 1;
     };
-    // Results of the loop are made in it: a number becomes a vector of its own.
+    // Results of the loop are computed in it: a number becomes a vector of its own.
     auto leaving = [&](int v) {
       if (p.values[v].source != LoopProgram::Source::number) return v;
       p.values.push_back({.op = Op::copy, .arg = {v, -1, -1}});
       return static_cast<int>(p.values.size()) - 1;
     };
-    for (const Step& step : steps) count_readers(step, -1);  // what is left are readers outside
+    for (const Step& step : steps) count_readers(step, -1);  // what remains are readers outside
     for (const Step& step : steps) {
       chain.steps.push_back(step);
       if (step.kind == Step::Kind::total || step.kind == Step::Kind::reduce) {

@@ -9,8 +9,8 @@
 namespace ebb::cpu {
 namespace {
 
-// Rows that are neighbours in memory, for most of what the sweep reads and writes: those of the last row dimensions
-// that step by less than any column does. 1: columns are neighbours, or nothing is.
+// Rows that are neighbours in memory, for most of what the sweep accesses: those of the last row dimensions that step
+// by less than any column does. 1: columns are neighbours, or nothing is.
 std::int64_t rows_beside(const Program& p) {
   const std::size_t n = p.dims.size(), r = n - static_cast<std::size_t>(p.row_dims);
   std::int64_t found = 1;
@@ -42,7 +42,7 @@ std::int64_t rows_beside(const Program& p) {
   return for_rows > for_columns ? found : 1;
 }
 
-// Worth keeping for a later stage rather than computing again.
+// Worth keeping for a later stage rather than recomputing?
 bool expensive(const Instr& i) { return i.kind == Instr::Kind::compute && info(i.op).costly; }
 
 }  // namespace
@@ -52,7 +52,7 @@ std::vector<std::int32_t> give_scratch(CompiledSweep& sweep) {
   const Program& p = sweep.program;
   std::vector<std::int32_t> scratch(p.instrs.size(), -1);
   if (!sweep.long_rows) return scratch;
-  // Strips of very long rows would not find it in a cache.
+  // Strips of very long rows would not stay in a cache.
   if (sweep.upright() && sweep.rows_per_tile * sweep.columns > cpu_model().sweep_strip_elements) return scratch;
   std::vector<int> needed(p.instrs.size(), -1);
   for (std::size_t v = p.instrs.size(); v-- > 0;) {
@@ -120,7 +120,7 @@ std::int64_t column_step(const CompiledSweep& s, const Strides& strides) {
   return follow && columns.strides[0] == beside ? beside : -1;
 }
 
-// Whether all tensors of the space can be read and written where they lie.
+// Whether all tensors of the space can be accessed in place.
 template <class Readable>
 static bool all_memory(const Program& p, Readable&& readable) {
   for (const Instr& i : p.instrs) {
@@ -132,7 +132,7 @@ static bool all_memory(const Program& p, Readable&& readable) {
                      [&](const Output& o) { return p.instrs[o.value].level != Level::full || readable(o.strides); });
 }
 
-// Nothing but reductions of memory, which need no tiles if all of it can be read where it lies.
+// A sweep of reductions only, which needs no tiles if all of its memory can be read in place.
 template <class Readable>
 static bool only_sums_memory(const Program& p, Readable&& readable) {
   for (std::int32_t v = 0; v < static_cast<std::int32_t>(p.instrs.size()); ++v) {
@@ -151,7 +151,7 @@ static bool only_sums_memory(const Program& p, Readable&& readable) {
 constexpr auto kTurn = static_cast<std::int64_t>(kSumLanes);  // columns that a sum takes at a time
 
 // Rows: several turns of a loop of machine code, and enough strips for many threads. Columns: all, as long as a tile
-// still fits the second cache; otherwise stages pass over the columns of a strip again, which should be there.
+// still fits the second-level cache; otherwise stages pass over the columns of a strip again, which should be there.
 static void shape_strips(CompiledSweep& s, bool computes) {
   constexpr std::int64_t kRows = CpuModel::sweep_strip_unit, kUsual = CpuModel::sweep_usual_strip_rows;
   const CpuModel& model = cpu_model();
@@ -176,7 +176,7 @@ static void shape_strips(CompiledSweep& s, bool computes) {
   s.rows_per_tile = std::min(s.rows_per_tile, s.beside);
 }
 
-// As many whole runs as make a tile, or some columns of one.
+// As many whole runs as fill a tile, or some columns of one.
 static void shape_boxes(CompiledSweep& s) {
   const std::int64_t elements = cpu_model().sweep_beside_tile;
   s.long_rows = s.columns > kTile || s.columns * s.beside > elements;
@@ -186,8 +186,8 @@ static void shape_boxes(CompiledSweep& s) {
 
 constexpr std::int64_t kStraightRows = 4;  // reductions of rows take four at a time
 
-// Tiles of rows side by side where most memory lies like that. Sums of columns add whole rows, in their order: they
-// keep tiles as they are.
+// Tiles of rows side by side if most memory is laid out like that. Sums of columns add whole rows, in order: they keep
+// ordinary tiles.
 void shape_tiles(CompiledSweep& s) {
   const Program& p = s.program;
   const auto has = [&](Instr::Kind kind) {
@@ -234,7 +234,7 @@ void divide_into_tasks(CompiledSweep& s) {
     // A task is a part of the sum, which must not depend on what else is in the sweep.
     s.units_per_task = rows_per_part(s.rows, s.columns);
   } else {
-    std::int64_t cost = 1;  // of an element, in quarter nanoseconds or so
+    std::int64_t cost = 1;  // per element, in quarter nanoseconds or so
     for (const Instr& i : s.program.instrs) cost += i.level != Level::full ? 0 : expensive(i) ? 6 : 1;
     const CpuModel& model = cpu_model();
     const std::int64_t together = s.flat ? 1 : s.rows_per_tile;  // rows of a tile stay together
@@ -243,7 +243,7 @@ void divide_into_tasks(CompiledSweep& s) {
     s.units_per_task = together * std::max({std::int64_t{1}, model.sweep_task_cost / (cost * elements),
                                             (tiles + model.sweep_most_tasks - 1) / model.sweep_most_tasks});
   }
-  // Rows without columns are work only where each has a number of its own.
+  // Rows without columns are work only if each has a number of its own.
   const auto of_rows = [&](const Output& o) { return s.program.instrs[o.value].level == Level::row; };
   const bool rows_count = std::any_of(s.program.outputs.begin(), s.program.outputs.end(), of_rows) ||
                           std::any_of(s.totals.begin(), s.totals.end(), [](const Total& t) { return t.of_rows; });

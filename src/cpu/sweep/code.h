@@ -18,19 +18,19 @@
 // axes), rows lie side by side in it as they do in memory: `beside` rows of them are neighbours, and a tile is
 //   strips: a part of one such run of rows, column after column; registers may point at memory, column by column, and a
 //           row value is the same vector in every column;
-//   boxes:  where runs are too short for that, whole runs, each with its columns one after the other: in memory all of
-//           it is one piece.
-// Steps run over one tile at a time; the registers they name are pointers, to a tile slot in L1, straight into an
-// operand or an output, or into a scratch as long as a row for values that a later stage of long rows needs again.
+//   boxes:  where runs are too short for that, whole runs, each with its columns one after the other: contiguous in
+//           memory.
+// Steps run over one tile at a time; the registers they name are pointers: to a tile slot in L1, straight into an
+// operand or an output, or into a row-long scratch for values that a later stage of long rows needs again.
 namespace ebb::cpu {
 
 inline constexpr std::int64_t kTile = kBlock;
 
-// Where a register's pointer comes from.
+// The target of a register's pointer.
 struct Register {
   enum class Kind : std::uint8_t {
     slot,     // tile slot `index`
-    scalar,   // one number, the same all sweep long: `index` into the scalars
+    scalar,   // one number for the whole sweep: `index` into the scalars
     row,      // one number per row of the tile: `index` into the row registers
     operand,  // straight into operand `index`
     output,   // straight into output `index`
@@ -40,10 +40,10 @@ struct Register {
   std::int32_t index = -1;
   bool by_row = false;  // operand, output: dense, or in dense pieces, only within a row
   bool halves = false;  // operand, output: f16 or bf16 in memory, which loops of machine code can read and write
-  // operand, output: a row lies in dense pieces this long, `step` elements from start to start; 0: in one. Only loops
-  // of machine code go from piece to piece.
+  // operand, output: a row consists of dense pieces this long, `step` elements from start to start; 0: one piece. Only
+  // loops of machine code go from piece to piece.
   std::int64_t piece = 0, step = 0;
-  // operand, output: of strips, elements from one column to the next; -1: as in a tile.
+  // operand, output: in strips, elements from one column to the next; -1: as in a tile.
   std::int64_t across = -1;
 };
 
@@ -61,7 +61,7 @@ struct Step {
     chain,      // the cheap steps of chain `item` in one loop
     columns,    // column sum `item` with a
     check,      // error where mask b is zero; dst = a
-    load_row,   // operand `item`'s numbers of the tile's rows
+    load_row,   // operand `item`'s numbers for the tile's rows
     store_row,  // row register a to output `item`
     total_row,  // total `item` with row register a
   } kind = Kind::compute;
@@ -69,18 +69,18 @@ struct Step {
   std::int32_t dst = -1, a = -1, b = -1, c = -1;
   std::int32_t item = -1;
   std::int32_t instr = -1;
-  bool invariant = false;  // the same for every tile: done once a task
-  bool by_column = false;  // strips: the registers lie together within a column only
+  bool invariant = false;  // the same for every tile: done once per task
+  bool by_column = false;  // strips: the registers are dense within a column only
 };
 
 // Cheap steps that run as one loop of machine code.
 struct Chain {
   std::shared_ptr<const NativeLoop> loop;
-  bool wide = false;                    // 64 bits an element, otherwise 32
+  bool wide = false;                    // 64 bits per element, otherwise 32
   std::vector<std::int32_t> registers;  // what the loop's pointers point to
-  std::vector<std::int32_t> strides;    // bytes an element of each; 0 for a single number
-  std::vector<Step> steps;  // the same one by one: for the last few elements, and where a guard does not hold
-  std::vector<Step> sums;   // those of them that are totals or reductions, in the order of the loop's sums
+  std::vector<std::int32_t> strides;    // bytes per element of each; 0 for a single number
+  std::vector<Step> steps;  // the same steps one by one: for the last few elements, and where a guard does not hold
+  std::vector<Step> sums;   // those that are totals or reductions, in the order of the loop's sums
 };
 
 struct StageCode {
@@ -88,9 +88,9 @@ struct StageCode {
   std::vector<Step> full_steps;       // for every tile
   std::vector<std::int32_t> reduces;  // finished when the stage's columns are done
   std::vector<std::int32_t> totals;   // of full values
-  std::vector<Step> finish_steps;     // then: what stores their results
-  bool whole_rows = false;            // long rows: nothing here needs tiles
-  bool one_chain = false;             // long rows: a loop goes through many blocks at a time
+  std::vector<Step> finish_steps;     // then: steps that store their results
+  bool whole_rows = false;            // long rows: no step here needs tiles
+  bool one_chain = false;             // long rows: one loop covers many blocks at a time
 };
 
 struct RowReduce {
@@ -126,24 +126,24 @@ struct CompiledSweep : ebb::CompiledSweep {
   std::int64_t beside = 1;  // rows that are neighbours in memory; 1: tiles are rows
   bool strips = false;
   bool straight =
-      false;  // reductions of dense memory and nothing else: tiles are only numbers of rows, and of any size
-  bool totals_by_row = false;  // parts of totals end within tiles: the numbers of rows are kept, and added afterwards
+      false;  // reductions of dense memory and nothing else: tiles are just numbers of rows, and of any size
+  bool totals_by_row = false;  // parts of totals end within tiles: the rows' numbers are kept, and are added afterwards
   std::int64_t tile = kTile;   // elements of a full tile
   bool slots_hold_a_block = false;  // of kTile elements, even if tiles are longer
 
   std::vector<Register> registers;
-  std::vector<std::int32_t> moving;  // those whose pointers are other ones in every tile
+  std::vector<std::int32_t> moving;  // those whose pointers change from tile to tile
   int slots = 0;
   std::size_t slot_bytes = 0;
   std::vector<std::size_t> scratch_bytes;  // an element's size, for each row-long scratch
   int row_registers = 0;
   int scalars = 0;
 
-  std::vector<Step> scalar_steps;       // before everything
+  std::vector<Step> scalar_steps;       // run before everything else
   std::vector<std::int32_t> scalar_of;  // instruction -> index into the scalars, -1
   std::vector<StageCode> stages;
   std::vector<Chain> chains;
-  std::vector<Step> epilogue;  // scalar and column instructions, dst is the instruction
+  std::vector<Step> epilogue;  // scalar and column instructions; dst is the instruction
   std::vector<RowReduce> reduces;
   std::vector<Total> totals;
   std::vector<ColumnReduce> column_reduces;
@@ -159,30 +159,30 @@ struct CompiledSweep : ebb::CompiledSweep {
 };
 
 // Per instruction: the row-long scratch it is kept in, -1 for none (choices.cc). In long rows, costly values that a
-// later stage needs are kept for the whole row; cheap ones are computed again.
+// later stage needs are kept for the whole row; cheap ones are recomputed.
 std::vector<std::int32_t> give_scratch(CompiledSweep& sweep);
 // Per instruction: whether it is a product that only a sum reads, which then needs no tile of its own (choices.cc).
 std::vector<char> find_summed_products(const Program& program, const TileKernels& kernels);
 
-// Turns runs of cheap steps into chains, stage by stage; the order of steps changes where nothing depends on it.
-// Registers that only a chain's own steps read are never written by its loop.
+// Turns runs of cheap steps into chains, stage by stage, reordering independent steps. Registers that only a chain's
+// own steps read are never written by its loop.
 void make_chains(CompiledSweep& sweep);
 
-// Gives tiles to the registers that need one, and tiles their length (slots.cc).
+// Gives tiles to registers that need one, and sets the length of tiles (slots.cc).
 void give_slots(CompiledSweep& sweep);
 
-// Memory that is a register as it lies.
+// Can such memory be used as a register directly?
 inline bool is_register(DType from, RegType to) {
   return (from == DType::f32 && to == RegType::f32) || (from == DType::f64 && to == RegType::f64) ||
          (from == DType::i32 && to == RegType::i32) || (from == DType::i64 && to == RegType::i64);
 }
-// The value that copies on the same level, of which casts without an instruction are made, show (choices.cc).
+// The value behind copies on the same level, which casts without an instruction become (choices.cc).
 std::int32_t copied_from(const Program& program, std::int32_t value);
-// Rows side by side: elements from one column to the next in memory that a register may point at; -1: none may
+// Rows side by side: elements in memory from one column to the next, if a register may point there; -1 otherwise
 // (choices.cc).
 std::int64_t column_step(const CompiledSweep& sweep, const Strides& strides);
 
-// Rows and columns of a tile of rows: whether rows lie side by side in it, and how many (choices.cc).
+// Rows and columns of a tile of rows: whether rows are side by side in it, and how many (choices.cc).
 void shape_tiles(CompiledSweep& sweep);
 
 // Divides the tiles among tasks, by shape and program alone, never by the number of threads (choices.cc).

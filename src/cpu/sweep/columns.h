@@ -8,8 +8,8 @@
 
 namespace ebb::cpu {
 
-// One task's reduction over its rows, one number per column: closed runs of rows, and the open one. Tasks of less than
-// a run have the latter only.
+// One task's reduction over its rows, one number per column: closed runs of rows, and the open one. Tasks shorter than
+// a run have only the latter.
 class ColumnSums {
  public:
   ColumnSums(const ColumnReduce& reduce, std::int64_t columns, std::int64_t rows) : c_(reduce), columns_(columns) {
@@ -22,7 +22,7 @@ class ColumnSums {
 
   static bool within_a_run(RegType type, std::int64_t rows) { return is_float(type) && rows < kRowsPerRun; }
 
-  // Columns [column, column + width) of `rows` rows that lie one after the other.
+  // Adds columns [column, column + width) of `rows` consecutive rows.
   void add(const void* tile, std::int64_t rows, std::int64_t column, std::int64_t width) {
     const auto size = static_cast<std::int64_t>(size_of(c_.type));
     std::byte* open = open_.data() == nullptr ? nullptr : open_.data() + column * size;
@@ -35,7 +35,7 @@ class ColumnSums {
     if (column + width == columns_) rows_ = (rows_ + rows) % kRowsPerRun;
   }
 
-  // The accumulators, one per column; of tasks within a run, numbers of the type.
+  // The accumulators, one per column; for tasks within a run, numbers of the type.
   BufferPtr finish() {
     if (closed_.data() == nullptr) return std::move(open_);
     if (rows_ > 0 && c_.type == RegType::f32) close(reinterpret_cast<const float*>(open_.data()));

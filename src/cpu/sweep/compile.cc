@@ -5,9 +5,9 @@
 #include "core/format_error.h"
 #include "cpu/sweep/code.h"
 
-// From a program's instructions to the interpreter's steps: which registers they read and write, and in which stage and
-// on which level they run. What is kept, what is joined and where tasks begin is chosen in choices.cc, chains.cc and
-// slots.cc.
+// Translates a program's instructions to the interpreter's steps: which registers they read and write, and in which
+// stage and on which level they run. choices.cc, chains.cc and slots.cc decide what is kept, what is joined and where
+// tasks begin.
 namespace ebb::cpu {
 
 namespace {
@@ -65,8 +65,8 @@ class Compiler {
     return layout_of(p_.dims, n - static_cast<std::size_t>(p_.row_dims), n, strides);
   }
   bool is_flat(const Strides& strides) const { return is_dense(layout_of(p_.dims, 0, p_.dims.size(), strides)); }
-  // Memory lies as a tile does, or column by column: the order of its elements there is that of the space, or every
-  // tile is one row or a part of it, and dense, or rows lie side by side.
+  // Memory has a tile's layout, or does so column by column: either elements are in the order of the space, or every
+  // tile is one row or a part of it, and dense, or rows are side by side.
   bool points_at(const Strides& strides) const {
     if (s_.upright()) return column_step(s_, strides) >= 0;
     return is_flat(strides) || (!s_.flat && s_.rows_per_tile == 1 && is_dense(columns_of(strides)));
@@ -103,7 +103,7 @@ class Compiler {
     }
   }
 
-  // A sum and its operands: a tile, or the two tiles whose products are summed, or memory.
+  // A sum and its operands: a tile, two tiles whose products are summed, or memory.
   template <class Reduction>
   void summed(Reduction& r, Step& step, std::int32_t v) {
     const Instr& i = instr(copied_from(p_, v));
@@ -119,8 +119,8 @@ class Compiler {
       step.a = halves >= 0 ? halves : full(s_.upright() || s_.straight ? copied_from(p_, v) : v);
     }
   }
-  // The register of halves in memory that a reduction of v reads where they lie; -1: of a tile, or of other types. Sums
-  // of long rows are parts of loops of machine code, which read halves themselves.
+  // The register of halves in memory that a reduction of v reads in place; -1: it reads a tile, or other types. Sums of
+  // long rows are parts of loops of machine code, which read halves themselves.
   std::int32_t half_memory(std::int32_t v, Op op) {
     const Instr& i = instr(copied_from(p_, v));
     const bool load = i.kind == Instr::Kind::load && i.level == Level::full;
@@ -135,7 +135,7 @@ class Compiler {
     const Operand& o = p_.operands[load.arg[0]];
     return o.kind == Operand::Kind::memory && points_at(o.strides);
   }
-  // In this stage nothing else reads it: it needs no tile.
+  // Only the sum reads it in this stage: it needs no tile.
   bool only_sums(std::int32_t v) const {
     for (const Instr& i : p_.instrs) {
       const bool sum = i.kind == Instr::Kind::reduce || i.kind == Instr::Kind::total || i.kind == Instr::Kind::columns;
@@ -153,14 +153,14 @@ class Compiler {
     s_.registers.push_back({kind, type, index});
     return static_cast<std::int32_t>(s_.registers.size()) - 1;
   }
-  // Straight into memory.
+  // A register that points straight into memory.
   std::int32_t add_register(Register::Kind kind, RegType type, std::int32_t index, const Strides& strides) {
     const std::int32_t r = add_register(kind, type, index);
     s_.registers[r].by_row = s_.upright() || !is_flat(strides);
     if (s_.strips) s_.registers[r].across = column_step(s_, strides);
     return r;
   }
-  // An operand or output that steps copy, as it lies in memory: what a loop of machine code reads or writes instead.
+  // An operand or output copied by steps, as stored in memory: a loop of machine code accesses it directly instead.
   std::int32_t add_memory(Register::Kind kind, RegType type, std::int32_t index, DType dtype, const Strides& strides) {
     const bool dense = points_at(strides), half = is_half(dtype) && type == RegType::f32;
     const Layout columns = columns_of(strides);
@@ -322,7 +322,7 @@ class Compiler {
     return row_register_[v];
   }
 
-  // Picks the loop for these scalar operands; where there is none, the numbers are repeated first.
+  // Picks the loop for these scalar operands; if there is none, the numbers are first repeated.
   void choose(Step& step, const Instr& i, unsigned mask, std::vector<Step>& into, bool row) {
     const int arity = (i.arg[0] >= 0) + (i.arg[1] >= 0) + (i.arg[2] >= 0);
     const unsigned every = (1u << arity) - 1;
@@ -345,7 +345,7 @@ class Compiler {
     }
   }
 
-  // The register of a full value in this stage, emitting what makes it.
+  // The register of a full value in this stage; emits its steps.
   std::int32_t full(std::int32_t v) {
     const Instr& i = instr(v);
     std::vector<Step>& code = s_.stages[stage_].full_steps;
@@ -364,7 +364,7 @@ class Compiler {
       }
       step.kind = Step::Kind::load;
       step.item = i.arg[0];
-      // Whole rows of something that is the same in every row: one copy serves all tiles.
+      // Whole rows of a value that is the same in every row: one copy serves all tiles.
       step.invariant = !s_.flat && !s_.long_rows && s_.operand_row_layouts[i.arg[0]].rank > 0 &&
                        repeats(s_.operand_row_layouts[i.arg[0]]);
       if (o.kind == Operand::Kind::memory && !step.invariant)
@@ -411,7 +411,7 @@ class Compiler {
     return local_[v] = step.dst;
   }
 
-  // A register of strips that is no tile: memory whose columns are apart, or a row value, the same in every column.
+  // A register of strips that is not a tile: memory with separate columns, or a row value, the same in every column.
   void find_steps_by_column() {
     const auto apart = [this](std::int32_t r) {
       return r >= 0 && (s_.registers[r].across >= 0 || s_.registers[r].kind == Register::Kind::row);

@@ -5,13 +5,13 @@
 
 namespace ebb::cpu {
 
-// Pieces so short that calling a loop for each costs more than the loop.
+// Pieces so short that one loop call per piece costs more than the loop.
 inline bool in_short_pieces(const Layout& l, std::int64_t n) {
   return l.rank > 1 && l.sizes[l.rank - 1] < CpuModel::sweep_short_piece && n > 2 * l.sizes[l.rank - 1];
 }
 
-// dst[i] = element first + i of the layout. Some of the innermost dimensions are a pattern of offsets; element k of all
-// patterns along the dimension around them, then element k + 1: loops as long as that dimension.
+// dst[i] = element first + i of the layout. Some of the innermost dimensions form a pattern of offsets; copies element
+// k of all patterns along the dimension around them, then element k + 1: loops as long as that dimension.
 template <class T>
 void gather(T* dst, const T* src, const Layout& l, std::int64_t first, std::int64_t n) {
   constexpr std::int64_t kMost = 64;

@@ -9,14 +9,14 @@
 
 namespace ebb::cpu {
 
-// How an operand or output lies over the space: neighbouring dimensions that step as one are merged.
+// An operand's or output's layout over the space: neighbouring dimensions that step as one are merged.
 struct Layout {
   int rank = 0;
   std::array<std::int64_t, Shape::kMaxRank> sizes{};
   std::array<std::int64_t, Shape::kMaxRank> strides{};
 };
 Layout layout_of(const std::vector<std::int64_t>& dims, std::size_t from, std::size_t to, const Strides& strides);
-// One more dimension inside those of a layout.
+// Adds a dimension inside those of a layout.
 void append(Layout& layout, std::int64_t size, std::int64_t stride);
 
 inline bool is_dense(const Layout& l) { return l.rank == 0 || (l.rank == 1 && l.strides[0] == 1); }

@@ -43,8 +43,8 @@ void SweepRun::go() {
   epilogue();
 }
 
-// Slabs of columns in which sums of columns, and nothing else, are made; 0: of other sweeps, and where threads would
-// have few columns each. Then parts of rows are tasks, and all their sums are kept.
+// Slabs of columns for a sweep that only sums columns; 0: for other sweeps, and where threads would have few columns
+// each. Then parts of rows are tasks, and all their sums are kept.
 std::int64_t SweepRun::column_slabs() const {
   const CpuModel& model = cpu_model();
   if (!s.straight || s.column_reduces.empty() || s.elements == 0 || !s.totals.empty() || !s.reduces.empty()) return 0;
@@ -100,7 +100,7 @@ void SweepRun::reduce_slabs(std::int64_t slabs) {
   }
 }
 
-// To parts of rows, which are then like those of tasks.
+// Adds them to parts of rows, which are then like those of tasks.
 void SweepRun::add_rows_of_totals() {
   const std::int64_t rows = rows_per_part(s.rows, s.columns), parts = (s.rows + rows - 1) / rows;
   for (std::size_t t = 0; t < s.totals.size(); ++t) {
@@ -139,7 +139,7 @@ void SweepRun::finish_columns(std::vector<std::pair<std::int32_t, BufferPtr>>& m
       }
       write_all(reduce.type, out.data() + first * size, sums, count);
     };
-    // Sums of other threads lie in their caches, and one thread alone would wait for all of them.
+    // Sums of other threads are in their caches, and a single thread would wait for all of them.
     const std::int64_t pieces = (s.columns + kTogether - 1) / kTogether;
     if (s.tasks * s.columns >= cpu_model().sweep_shared_sums) {
       parallel_for(pieces, add_parts);

@@ -4,14 +4,14 @@
 #include "cpu/model/cpu_model.h"
 #include "cpu/sweep/code.h"
 
-// Which registers share a tile slot, and how long tiles are: decided when all steps are known.
+// Which registers share a tile slot, and how long tiles are: decided once all steps are known.
 namespace ebb::cpu {
 namespace {
 
-// Tile slots by last use: a step may write the tile of an operand that ends there.
+// Assigns tile slots by last use: a step may write the tile of an operand last used there.
 void allocate(CompiledSweep& sweep, const std::vector<std::vector<Step>*>& code) {
-  // Those of chains one by one. Where a chain has guards, all that it reads stays until its end: the steps are run
-  // again where one does not hold.
+  // Lists the steps of chains one by one. If a chain has guards, all that it reads stays until its end: the steps are
+  // rerun where one does not hold.
   struct Timed {
     const Step* step;
     int stay;  // until when its operands stay
@@ -49,7 +49,7 @@ void allocate(CompiledSweep& sweep, const std::vector<std::vector<Step>*>& code)
     free.pop_back();
     return slot;
   };
-  // Invariant tiles hold their slots from the start, for good.
+  // Invariant tiles hold their slots permanently.
   for (const Timed& t : steps) {
     if (!t.step->invariant) continue;
     sweep.registers[t.step->dst].index = take();
@@ -75,8 +75,8 @@ void allocate(CompiledSweep& sweep, const std::vector<std::vector<Step>*>& code)
 
 bool is_one_chain(const std::vector<Step>& steps) { return steps.size() == 1 && steps[0].kind == Step::Kind::chain; }
 
-// One number of a row that lies in memory, a reduction of it, or a row of zeros but for one number: as quick as memory
-// is in one go.
+// One number of a row in memory, a reduction of it, or a row of zeros except for one number: memory speed in one
+// pass.
 bool untiled(const CompiledSweep& sweep, const Step& s) {
   if (s.kind == Step::Kind::reduce)
     return !sweep.upright() && s.b < 0 && sweep.registers[s.a].kind == Register::Kind::operand;
@@ -84,14 +84,14 @@ bool untiled(const CompiledSweep& sweep, const Step& s) {
   return s.kind == Step::Kind::place && sweep.registers[s.dst].kind == Register::Kind::output;
 }
 
-// Without rows, tiles may be several blocks long while their registers still fit L1 together: longer runs of memory
-// are read and written at a time.
+// Without rows, tiles may be several blocks long while their registers still fit L1 together: longer runs of memory are
+// accessed at a time.
 void widen_tiles(CompiledSweep& sweep) {
   if (!sweep.flat) return;
   const std::vector<Step>& steps = sweep.stages[0].full_steps;
   const std::size_t slots = static_cast<std::size_t>(std::max(sweep.slots, 1));
   if (is_one_chain(steps)) {
-    // A chain alone keeps nothing in tiles, but for a block at a time that its steps have to do.
+    // A single chain keeps nothing in tiles, except one block at a time for its steps.
     sweep.tile *= 16;
     sweep.slots_hold_a_block = true;
     return;

@@ -30,18 +30,18 @@ class Scalars {
   std::vector<std::array<std::byte, 8>> many_;
 };
 
-// One run of a sweep: its arguments, the numbers that are the same everywhere, and what its tasks gather.
+// One run of a sweep: its arguments, the numbers that are the same everywhere, and the results of its tasks.
 struct SweepRun {
   const CompiledSweep& s;
   std::span<const Argument> args;
   const TileKernels& k;
   std::int64_t first_row = 0;  // see Run
   Scalars scalars;
-  std::vector<std::vector<Accumulator>> totals;  // a total: of each block (flat), each task or each row
-  std::vector<std::vector<BufferPtr>> columns;   // a column reduction: of each task (ColumnSums), or of all slabs
+  std::vector<std::vector<Accumulator>> totals;  // for each total: one per block (flat), task or row
+  std::vector<std::vector<BufferPtr>> columns;   // for each column reduction: one per task (ColumnSums) or all slabs
   bool in_slabs = false;
   Complaint complaint;
-  std::atomic<int> in_vain{0};  // how often in a row guards of loops did not hold
+  std::atomic<int> in_vain{0};  // consecutive times that guards of loops failed
 
   const Program& p() const { return s.program; }
   std::byte* operand_data(int operand) const {
@@ -49,7 +49,7 @@ struct SweepRun {
     return static_cast<std::byte*>(args[o.slot].data) + o.offset * static_cast<std::int64_t>(size_of(o.dtype));
   }
 
-  // `shift` elements further on in memory.
+  // Starts `shift` elements further on in memory.
   void load(int operand, RegType type, void* dst, const Layout& layout, std::int64_t first, std::int64_t n,
             std::int64_t shift = 0) const {
     const Operand& o = p().operands[operand];
@@ -99,7 +99,7 @@ struct SweepRun {
     }
   }
 
-  // Gathered as they are, then converted together.
+  // Gathered unconverted, then converted together.
   static void load_pieces(DType dtype, LoadFn fn, std::byte* out, std::size_t size, const std::byte* data,
                           const Layout& layout, std::int64_t first, std::int64_t n) {
     constexpr std::int64_t kTogether = 512;

@@ -7,11 +7,11 @@
 
 namespace ebb::cpu {
 
-// A sweep made ready for this machine: kernels chosen, registers given tiles.
+// A sweep compiled for this machine: kernels chosen, registers assigned to tiles.
 SweepPtr compile(const Program& program);
 
-// Binds the program's slots and runs it. Errors that depend on data (an index out of range, a failed check) are thrown
-// when all rows are done, for the lowest position.
+// Binds the program's slots and runs it. Data-dependent errors (an index out of range, a failed check) are thrown when
+// all rows are done, for the lowest position.
 void run(const ebb::CompiledSweep& sweep, std::span<const Argument> arguments, std::int64_t first_row = 0);
 
 }  // namespace ebb::cpu

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "cpu/sweep/task.h"
 
-// A task's memory, and its way through tiles, rows and stages.
+// A task's memory, and its traversal of tiles, rows and stages.
 namespace ebb::cpu {
 namespace {
 
-// Kept from task to task: fresh memory for every task would be fresh pages, and a tiny task is done in less time than
-// memory is found.
+// Kept from task to task: fresh memory for every task would be fresh pages, and a tiny task takes less time than an
+// allocation.
 struct TaskMemory {
   BufferPtr buffer;
   std::vector<void*> pointers;
@@ -122,7 +122,7 @@ void SweepTask::run_flat() {
   for (const Step& step : s_.stages[0].full_steps) full_step(step);
 }
 
-// Rows of a tile: their columns at once, or for every stage tile by tile.
+// Rows of a tile: their columns at once, or, for every stage, tile by tile.
 void SweepTask::run_rows() {
   column_ = 0;
   width_ = s_.columns;
@@ -157,7 +157,7 @@ void SweepTask::run_columns(const StageCode& stage) {
   }
 }
 
-// run(sum, operation, type) for what a stage adds up in rows, tile by tile.
+// Calls run(sum, operation, type) for a stage's sums over rows, tile by tile.
 template <class Run>
 void SweepTask::each_sum(const StageCode& stage, Run&& run) {
   for (std::int32_t r : stage.reduces) {

@@ -8,7 +8,7 @@
 
 namespace ebb::cpu {
 
-// One task: its registers and accumulators, and its tiles one after the other.
+// One task: its registers and accumulators, and its tiles in order.
 class SweepTask {
  public:
   SweepTask(SweepRun& run, std::int64_t index);
@@ -71,7 +71,7 @@ class SweepTask {
   std::byte* lanes(std::int32_t sum) const { return lanes_ + static_cast<std::size_t>(sum) * lane_bytes_; }
 
   const void* at(std::int32_t reg) const { return reg >= 0 ? at(reg, 0) : nullptr; }
-  // Element `from` of the tile, of strips of the current column; numbers stay where they are.
+  // Address of element `from` of the tile, in strips of the current column; single numbers have one address.
   void* at(std::int32_t reg, std::int64_t from) const {
     if (reg < 0) return nullptr;
     const Register& r = s_.registers[reg];

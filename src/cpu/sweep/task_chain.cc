@@ -5,13 +5,13 @@
 #include "cpu/model/cpu_model.h"
 #include "cpu/sweep/task.h"
 
-// Chains: loops of machine code over the blocks of a tile, and their steps where a loop does not do.
+// Chains: loops of machine code over the blocks of a tile, and their steps where a loop does not apply.
 namespace ebb::cpu {
 namespace {
 
 constexpr std::int64_t kBlocksAtOnce = CpuModel::sweep_blocks_at_once;
 
-// Several blocks at a time: each is a chain of additions that wait for each other.
+// Several blocks at a time: each is a chain of dependent additions.
 template <class T>
 void add_lanes(const std::byte* state, std::size_t stride, std::int64_t blocks, double* sums) {
   for (std::int64_t b = 0; b < blocks; ++b) sums[b] = 0;
@@ -24,10 +24,10 @@ void add_lanes(const std::byte* state, std::size_t stride, std::int64_t blocks, 
   }
 }
 
-// Memory that a loop reads and writes, block by block, and piece by piece where a row lies in pieces.
+// Memory that a loop accesses, block by block, and piece by piece where a row consists of pieces.
 class Cursors {
  public:
-  // For a register that lies in pieces: from `column` of a row of `columns`.
+  // For a register that consists of pieces: from `column` of a row of `columns`.
   void add(void* at, std::int32_t stride, const Register& reg, std::int64_t column, std::int64_t columns) {
     at_[count_] = static_cast<std::byte*>(at);
     strides_[count_] = stride;
@@ -45,7 +45,7 @@ class Cursors {
     ++count_;
   }
   void* const* pointers() const { return reinterpret_cast<void* const*>(at_.data()); }
-  std::int64_t together() const { return together_; }  // elements that lie together everywhere
+  std::int64_t together() const { return together_; }  // elements that are contiguous everywhere
   void move(std::int64_t elements) {
     for (std::size_t p = 0; p < count_; ++p) at_[p] += elements * strides_[p];
     if (in_pieces_ > 0) together_ = kAll;
@@ -67,8 +67,8 @@ class Cursors {
   struct Piece {
     std::size_t pointer;
     std::int64_t length, left, jump;  // jump: bytes to the next one
-    // The piece that is fetched while this one is worked on: where, how much, and how many there are. Processors
-    // fetch ahead by themselves, but not from one page to the next.
+    // The piece prefetched while this one is processed: address, size, and number. The hardware prefetches, but not
+    // from one page to the next.
     std::int64_t ahead, fetched, more;
   };
   static void fetch(const std::byte* from, std::int64_t bytes) {
@@ -92,7 +92,7 @@ void SweepTask::chain(const Chain& c, std::int64_t count) {
   }
   const std::size_t state_bytes = c.loop->state_bytes();
   for (std::int64_t first = 0; first < count;) {
-    // All whole blocks that lie together in one call, or a block part by part; then what is left.
+    // All contiguous whole blocks in one call, or a block part by part; then the rest.
     const std::int64_t n = std::min(kTile, count - first);
     const std::int64_t blocks =
         std::clamp<std::int64_t>(std::min(cursors.together(), count - first) / kTile, 1, kBlocksAtOnce);
@@ -118,7 +118,7 @@ void SweepTask::run_loop(const Chain& c, void* const* pointers, std::byte* state
   const int in_vain = guarded ? r_.in_vain.load(std::memory_order_relaxed) : 0;
   std::array<std::byte, kMaxLoopState> before;  // sums so far
   if (guarded) std::memcpy(before.data(), state, static_cast<std::size_t>(state_bytes));
-  if (guarded && in_vain >= cpu_model().sweep_failed_guards) {  // extremes all over: the steps alone, for a while
+  if (guarded && in_vain >= cpu_model().sweep_failed_guards) {  // failures all over: only the steps, for a while
     std::memset(state, 0, static_cast<std::size_t>(blocks * state_bytes));
     r_.in_vain.store(in_vain + 1 < cpu_model().sweep_calls_between_tries ? in_vain + 1 : 0, std::memory_order_relaxed);
   } else {
@@ -132,8 +132,8 @@ void SweepTask::run_loop(const Chain& c, void* const* pointers, std::byte* state
     r_.in_vain.store(held ? 0 : in_vain + 1, std::memory_order_relaxed);
 }
 
-// The steps for what the loop did not do of the n elements from `block`: those after `done`, or all if a guard did
-// not hold (then the result is false, and sums go on from `before`).
+// Runs the steps for those of the n elements from `block` that the loop did not do: those after `done`, or all if a
+// guard failed (then the result is false, and sums continue from `before`).
 bool SweepTask::repair(const Chain& c, std::byte* state, const std::byte* before, std::int64_t block, std::int64_t n,
                        std::int64_t done) {
   const std::size_t lanes = kLoopGroup * (c.wide ? 8 : 4), sums = c.sums.size() * lanes;
@@ -167,7 +167,7 @@ bool SweepTask::repair(const Chain& c, std::byte* state, const std::byte* before
     } else if (step.kind == Step::Kind::store) {
       store(step.item, at(step.a, first), s_.registers[step.a].type, s_.output_layouts[step.item], first_ + first,
             left);
-    } else {  // a sum, here: what it adds may be overwritten by a later step
+    } else {  // a sum, computed here: its input may be overwritten by a later step
       std::byte* to = state + sum++ * lanes;
       c.wide ? add_rest<double>(step, to, first, left) : add_rest<float>(step, to, first, left);
     }
@@ -192,7 +192,7 @@ void SweepTask::add_sums(const Chain& c, const std::byte* state, std::int64_t fi
   }
 }
 
-// The tree of every sum: elements go to the lanes whose turn it is, then the lanes are added in order.
+// The tree of every sum: elements are added to their lanes in turn, then the lanes are added in order.
 template <class T>
 void SweepTask::add_rest(const Step& step, std::byte* state, std::int64_t from, std::int64_t left) {
   T* lanes = reinterpret_cast<T*>(state);

@@ -7,7 +7,7 @@
 #include "cpu/sweep/task.h"
 #include "cpu/tile/few_bytes.h"
 
-// The steps of a tile, one function per kind of step that is more than a call of a kernel.
+// The steps of a tile, one function per kind of step that is more than a kernel call.
 namespace ebb::cpu {
 
 // One sum, or sum of products, of n elements from element `first` of the tile.
@@ -20,7 +20,7 @@ void SweepTask::accumulate(const Reduction& r, const Step& step, Accumulator* ac
   }
 }
 
-// A sum of each row of the tile.
+// A sum for each row of the tile.
 template <class Reduction>
 void SweepTask::accumulate_rows(const Reduction& r, const Step& step, std::int32_t sum, void* results) {
   const auto rows = static_cast<std::size_t>(rows_), columns = static_cast<std::size_t>(width_);
@@ -74,16 +74,16 @@ std::int64_t SweepTask::place_of(std::int64_t row, std::int64_t column, std::int
   if (!s_.upright()) return row * width_ + column;
   return row / side_ * width_ * side_ + column * step + row % side_;
 }
-// And back: where in the space an element of the tile is.
+// The inverse: where in the space an element of the tile is.
 std::int64_t SweepTask::position_of(std::int64_t element) const {
   if (!s_.upright()) return first_ + element;
   const std::int64_t run = element / side_ / width_, column = column_ + shown_ + element / side_ % width_;
   return (row_ + run * side_ + element % side_) * s_.columns + column;
 }
 
-// Rows side by side: run(element of the tile, layout, first, elements, shift) for what is loaded or stored at a time. A
-// run of rows that are neighbours in memory is one more dimension inside its columns, so that both together are a
-// layout, whose innermost pieces may span many columns; otherwise, and where not `whole`, column by column.
+// Rows side by side: calls run(element of the tile, layout, first, elements, shift) for what is loaded or stored at a
+// time. A run of rows that are neighbours in memory is one more dimension inside its columns, so that both together are
+// a layout, whose innermost pieces may span many columns; otherwise, and if not `whole`, column by column.
 template <class Run>
 void SweepTask::each_piece(const Layout& columns, const Layout& rows, bool whole, Run&& run) {
   Layout box = columns;
@@ -104,7 +104,7 @@ void SweepTask::each_piece(const Layout& columns, const Layout& rows, bool whole
   }
 }
 
-// run(elements) for elements that lie together in all registers of a step: all, or column by column.
+// Calls run(elements) for elements contiguous in all registers of a step: all, or column by column.
 template <class Run>
 void SweepTask::each_run(const Step& step, Run&& run) {
   if (!step.by_column) return run(count_);
@@ -113,8 +113,8 @@ void SweepTask::each_run(const Step& step, Run&& run) {
 }
 
 void SweepTask::load(const Step& step) {
-  // What is the same in every row stays from tile to tile; rows side by side have as many copies of it as there are
-  // rows.
+  // Data that is the same in every row stays from tile to tile; rows side by side have as many copies of it as there
+  // are rows.
   if (step.invariant && loaded_rows_ > 0 && (!s_.upright() || rows_ == loaded_rows_)) return;
   const RegType type = s_.registers[step.dst].type;
   if (!s_.upright()) {
@@ -156,7 +156,7 @@ void SweepTask::store(const Step& step) {
              });
 }
 
-// Column by column, so that loops are as long as there are rows.
+// Column by column, so that loops are as long as the number of rows.
 template <class T>
 static void spread_narrow(std::byte* dst, const std::byte* from, std::int64_t rows, std::int64_t width) {
   auto* to = reinterpret_cast<T*>(dst);
@@ -330,7 +330,7 @@ void SweepTask::check(const Step& step, std::int64_t from, std::int64_t n, bool 
   const std::size_t mask_size = size_of(s_.registers[step.b].type);
   const auto* mask = static_cast<const std::byte*>(at(step.b, from));
   const bool one = s_.registers[step.b].kind == Register::Kind::scalar;
-  // Masks are all ones or zero: usually one test of all of them together is enough.
+  // Masks are all ones or zero: usually one test of all of them together suffices.
   std::uint32_t good = ~0u;
   const auto* words = reinterpret_cast<const std::uint32_t*>(mask);
   const std::size_t count = static_cast<std::size_t>(one ? 1 : n) * mask_size / sizeof(std::uint32_t);

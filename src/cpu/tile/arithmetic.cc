@@ -62,7 +62,7 @@ struct Sqrt {
   }
 };
 // y = 1 / sqrt a, rounded twice, and a step of Newton's: y (1 + (1 - a y²) / 2), a y as the sum of two numbers. The
-// step makes NaN of 0 and of infinity.
+// step turns 0 and infinity into NaN.
 struct Rsqrt {
   template <class D, class V>
   static HWY_INLINE V call(D d, V a) {
@@ -205,14 +205,14 @@ struct IsFinite {
   }
 };
 
-// Python's a % b: fmod moved to the sign of b. Exact except for that one addition.
+// Python's a % b: fmod adjusted to the sign of b. Exact except for that one addition.
 template <class T>
 T python_remainder(T a, T b) {
   T r = std::fmod(a, b);
   if (r == 0) return std::copysign(r, b);
   return (r < 0) != (b < 0) ? r + b : r;
 }
-// floor(a / b) that agrees with the remainder: (a - a % b) / b is an integer but for rounding. b = 0 gives a / b.
+// floor(a / b) consistent with the remainder: (a - a % b) / b is an integer up to rounding. b = 0 gives a / b.
 template <class T>
 T python_floor_divide(T a, T b) {
   if (b == 0) return a / b;
@@ -236,8 +236,8 @@ struct FloorDivide {
   }
 };
 
-// The same of f32, in f64 where the quotient is below 2^22: one that is not whole is further from whole numbers than
-// the rounding of f64, so its whole part is exact, the product of that with b, too, and what it leaves of a.
+// The same for f32, in f64 if the quotient is below 2^22: one that is not an integer is further from integers than the
+// rounding of f64, so its integer part is exact, and so are the product of that with b and the remainder.
 template <bool kQuotient>
 struct DivisionOfF32 {
   template <class D, class V>

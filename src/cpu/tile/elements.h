@@ -7,7 +7,7 @@
 #include "cpu/tile/kernels.h"
 #include "ebb/dtype.h"
 
-// From a dtype at run time to a C++ type, and the few facts about elements that library calls share.
+// Maps a run-time dtype to a C++ type, and the few facts about elements that library calls share.
 namespace ebb::cpu {
 
 template <class T>
@@ -15,7 +15,7 @@ struct Type {
   using type = T;
 };
 
-// f(Type<double>{}) and so on for the dtype's own C++ type.
+// Calls f(Type<double>{}) and so on, with the dtype's C++ type.
 template <class F>
 decltype(auto) with_type(DType dtype, F&& f) {
   switch (dtype) {
@@ -70,7 +70,7 @@ inline void float_to_halves(DType dtype, const float* src, void* dst, std::int64
   tile_kernels().store(RegType::f32, dtype)(dst, 1, src, static_cast<std::size_t>(n));
 }
 
-// a + b and a · b as the dtype means them: integers wrap (unsigned arithmetic, no overflow), bool is or / and.
+// a + b and a · b as defined for the dtype: integers wrap (unsigned arithmetic, no overflow), bool is or / and.
 template <class T>
 T wrapping_add(T a, T b) {
   if constexpr (std::is_same_v<T, bool>) {

@@ -5,8 +5,8 @@
 
 namespace ebb::cpu {
 
-// A copy of a few bytes costs less than the call of a function that finds out how many they are: two blocks that may
-// overlap each other (dst and src do not).
+// Copying a few bytes takes less time than calling a function that first determines their number: copies two blocks
+// that may overlap each other (dst and src do not).
 template <std::size_t kBlock>
 inline void copy_two_blocks(std::byte* dst, const std::byte* src, std::size_t bytes) {
   std::byte first[kBlock], last[kBlock];

@@ -11,7 +11,7 @@
 #include "core/random.h"
 #include "cpu/tile/parts-inl.h"
 
-// Tiles made from nothing: a repeated number, an index ramp, random numbers.
+// Tiles generated without memory: a repeated number, an index ramp, random numbers.
 HWY_BEFORE_NAMESPACE();
 namespace ebb::cpu::HWY_NAMESPACE {
 namespace {
@@ -35,8 +35,8 @@ void iota(void* dst, std::int64_t start, std::int64_t step, std::int64_t first, 
     d[i] = static_cast<T>(static_cast<std::int64_t>(base + static_cast<std::uint64_t>(step) * i));
 }
 
-// Philox4x32-10 (Salmon, Moraes, Dror and Shaw, 2011) on blocks first, first + 1, ...: what philox_block of
-// core/random.h computes. A 64-bit lane holds one word of a block; only its lower half counts until the end.
+// Philox4x32-10 (Salmon, Moraes, Dror and Shaw, 2011) on blocks first, first + 1, ...: the same as philox_block of
+// core/random.h. A 64-bit lane holds one word of a block; only its lower half counts until the end.
 constexpr std::size_t kBatch = 32;
 void philox_batch(std::uint64_t* HWY_RESTRICT pairs, std::uint64_t seed, std::uint64_t operation, std::uint64_t first) {
 #if HWY_TARGET == HWY_SCALAR
@@ -97,7 +97,7 @@ void uniform(void* dst, std::uint64_t seed, std::uint64_t operation, std::int64_
   std::size_t skip = static_cast<std::uint64_t>(first) % 4;
   for (std::size_t i = 0; i < n; block += kBatch, skip = 0) {
     const std::size_t m = n - i < 4 * kBatch - skip ? n - i : 4 * kBatch - skip;
-    if (m <= 16) {  // a short end: whole batches would be wasted on it
+    if (m <= 16) {  // a short end: whole batches would be wasteful
       for (std::size_t b = 0; 4 * b < skip + m; ++b) philox_block(seed, operation, block + b, words + 4 * b);
     } else {
       philox_batch(pairs, seed, operation, block);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// f16 and bf16 to and from f32, for vectorised loops: instructions where the target has them, else integer arithmetic
-// that the compiler vectorises.
+// Converts f16 and bf16 to and from f32, for vectorised loops: instructions where the target has them, else integer
+// arithmetic that the compiler vectorises.
 #if defined(EBB_CPU_HALF_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_CPU_HALF_INL_H_
 #undef EBB_CPU_HALF_INL_H_
@@ -19,7 +19,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace ebb::cpu::HWY_NAMESPACE {
 
-// Round to nearest even by adding half a unit (less one where the kept part is even), NaN stays NaN.
+// Rounds to nearest even by adding half a unit (less one where the kept part is even); NaN stays NaN.
 HWY_INLINE std::uint16_t bf16_bits(float x) {
   const std::uint32_t u = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t rounded = (u + 0x7fffu + (u >> 16 & 1)) >> 16;
@@ -45,7 +45,7 @@ HWY_INLINE float f16_value(std::uint16_t h) {
   return std::bit_cast<float>(sign | (magnitude >= 0x0f800000u ? bits | 0x7f800000u : bits));
 }
 
-// A float whose rounding to f16 or bf16 is the one of x: inexact results get an odd last bit, so no tie is made up.
+// A float that rounds to f16 or bf16 as x does: inexact results get an odd last bit, so no false tie appears.
 HWY_INLINE float round_to_odd(double x) {
   float f = static_cast<float>(x);
   if (static_cast<double>(f) == x || f != f) return f;

@@ -79,7 +79,7 @@ struct Mul {
     return static_cast<T>(static_cast<Unsigned<T>>(a) * static_cast<Unsigned<T>>(b));
   }
 };
-// Towards minus infinity, as Python. Division by zero gives 0; the lowest number by -1 wraps to itself.
+// Rounds towards minus infinity, as Python. Division by zero gives 0; the lowest number by -1 wraps to itself.
 struct FloorDivide {
   template <class T>
   static T call(T a, T b) {
@@ -89,7 +89,7 @@ struct FloorDivide {
     return static_cast<T>(q - (a % b != 0 && (a < 0) != (b < 0)));
   }
 };
-// The sign of b, as Python: a = b · floor_divide(a, b) + remainder(a, b) holds for b = 0 too, where it is a.
+// Has the sign of b, as Python: a = b · floor_divide(a, b) + remainder(a, b) holds for b = 0 too, where it is a.
 struct Remainder {
   template <class T>
   static T call(T a, T b) {

@@ -22,32 +22,32 @@ using ElementwiseFn = void (*)(void* out, const void* a, const void* b, const vo
 // rows > 1: acc[r] for a[r·n .. r·n+n).
 using ReduceFn = void (*)(void* acc, const void* a, std::size_t rows, std::size_t n);
 
-// The same for the sum of a[i]·b[i], each product rounded: what reduce gives for the tile of products, without that
+// The same for the sum of a[i]·b[i], each product rounded: what reduce returns for the tile of products, without that
 // tile.
 using DotFn = void (*)(void* acc, const void* a, const void* b, std::size_t rows, std::size_t n);
 
-// Rows that lie side by side: `runs` times `rows` of them, their columns one after the other. Of row r of a run, column
-// c is at c·step + r; runs follow each other without gaps, so that several of them need steps of `rows`.
+// Rows side by side: `runs` times `rows` of them, their columns one after the other. In row r of a run, column c is at
+// c·step + r; runs follow each other without gaps, so several of them need step = `rows`.
 struct RowsBeside {
   std::size_t runs = 1, rows = 1, columns = 0;
   std::ptrdiff_t step_a = 1, step_b = 1;
   bool begins = true, ends = true;  // the columns begin a block of the sum's tree, and end it
-  void* results = nullptr;          // floats: of rows whose columns are all here, in their type; acc is not looked at
+  void* results = nullptr;          // floats: of rows whose columns are all here, in their type; acc is not used
 };
-// The reductions above, bit for bit, of rows that lie side by side: with b, of the products. Where a block takes
-// several calls (of one run), they begin at multiples of kSumLanes, and `lanes` keeps kSumLanes · rows numbers in
+// The reductions above, bit for bit, of rows side by side: with b, of the products. Where a block takes several
+// calls (of one run), they begin at multiples of kSumLanes, and `lanes` keeps kSumLanes · rows numbers in
 // between.
 using ReduceBesideFn = void (*)(void* acc, void* lanes, const void* a, const void* b, const RowsBeside& shape);
 
 // Rows whose columns are reduced, `stride` elements apart.
 struct RowsBelow {
   std::size_t rows = 0, columns = 0, stride = 0;
-  std::size_t before = 0;  // rows of the first run that are in `open` already
-  bool closes = false;     // the last run ends with these rows, none is open
+  std::size_t before = 0;  // rows of the first run that are already in `open`
+  bool closes = false;     // the last run ends with these rows, none stays open
 };
-// Reductions of columns: acc[c] with a[r · stride + c] of all rows, in runs of kRowsPerRun rows (sweep/sum_order.h).
-// `open` has one number of the type per column: in the end those of a run that is not over. Integers take no notice of
-// runs.
+// Reductions of columns: acc[c] with a[r · stride + c] of all rows, in runs of kRowsPerRun rows
+// (sweep/sum_order.h). `open` has one number of the type per column, at the end those of an unfinished run.
+// Integers ignore runs.
 using ReduceColumnsFn = void (*)(void* acc, void* open, const void* a, const RowsBelow& shape);
 
 // dst[i] = convert(src[i · stride]) and back. stride in elements, 1 is the fast case, 0 repeats.
@@ -58,8 +58,8 @@ struct TileKernels {
   const char* target;       // "NEON", "AVX2", ...
   std::int64_t target_bit;  // HWY_NEON, HWY_AVX2, ...
 
-  // bit k of scalar_mask: input k is one number, repeated. Null where no such loop exists (the caller repeats the
-  // number into a tile and asks for mask 0); mask 0 exists for every elementwise op and type where the op has a
+  // bit k of scalar_mask: input k is one number, repeated. Null where no such loop exists (the caller fills a tile
+  // with the number and requests mask 0); mask 0 exists for every elementwise op and type where the op has a
   // meaning.
   ElementwiseFn (*elementwise)(Op op, RegType type, unsigned scalar_mask);
   ReduceFn (*reduce)(Op op, RegType type, DType halves);  // sum, prod, max, min; bf16, f16: f32 read from those

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The loops every elementwise kernel is made of. An operation is a struct with a static call(d, a[, b[, c]]) on
+// The loops of all elementwise kernels. An operation is a struct with a static call(d, a[, b[, c]]) on
 // vectors.
 #if defined(EBB_CPU_TILE_LOOPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_CPU_TILE_LOOPS_INL_H_
@@ -14,7 +14,7 @@
 
 #include "cpu/tile/kernels.h"
 
-// A function of one vector as a struct for costly_loop; one with a faster form for vectors in which every lane is
+// Wraps functions of one vector for costly_loop; one with a faster form for vectors in which every lane is
 // plain.
 #undef EBB_UNARY
 #undef EBB_UNARY_WITH_PLAIN
@@ -46,7 +46,7 @@ namespace ebb::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The size of an array on the stack that holds one vector.
+// Size of a stack array that holds one vector.
 template <class D>
 inline constexpr std::size_t kLanes = hn::MaxLanes(D());
 
@@ -56,8 +56,8 @@ HWY_INLINE auto not_equal(V a, V b) {
   return hn::Not(hn::Eq(a, b));
 }
 
-// IEEE 754's maximum and minimum: NaN if either is NaN, and -0 below +0. NEON has them (Highway's Max and Min leave NaN
-// out); elsewhere both orders are tried, and of zeros with different signs the bits are combined.
+// IEEE 754's maximum and minimum: NaN if either is NaN, and -0 below +0. NEON has them (Highway's Max and Min ignore
+// NaN); elsewhere both orders are tried, and of zeros with different signs the bits are combined.
 #if HWY_TARGET == HWY_NEON
 HWY_INLINE hn::Vec128<float> larger(hn::Vec128<float> a, hn::Vec128<float> b) {
   return hn::Vec128<float>(vmaxq_f32(a.raw, b.raw));
@@ -130,8 +130,8 @@ void cheap_loop(void* out, const void* a, const void* b, const void* c, std::siz
   };
 
   std::size_t i = 0;
-  // All loads before all stores: the compiler must assume that a store changes what is loaded after it, and could not
-  // pair them otherwise.
+  // All loads before all stores: the compiler must assume that a store changes later loads, and could not pair them
+  // otherwise.
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
     V va[4], vb[4], vc[4];
     for (std::size_t k = 0; k < 4; ++k) {
@@ -171,7 +171,7 @@ struct InDouble {
   static HWY_INLINE hn::Vec<D> load(D d, const float* p) { return hn::PromoteTo(d, hn::LoadU(Narrow(), p)); }
   static HWY_INLINE void store(D d, hn::Vec<D> v, float* p) {
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
-    // Highway's fallback makes the largest float of an infinity.
+    // Highway's fallback turns an infinity into the largest float.
     double lane[kLanes<D>];
     hn::StoreU(v, d, lane);
     for (std::size_t i = 0; i < hn::Lanes(d); ++i) p[i] = static_cast<float>(lane[i]);
@@ -206,7 +206,7 @@ HWY_NOINLINE void costly_loop(void* out, const void* a, const void* b, std::size
   const std::size_t group = kUnroll * lanes;
   if constexpr (requires(V v) { F::plain(d, v, v); }) {
     while (i + group <= n) {
-      // Nothing but plain vectors in here, so that the constants stay in registers.
+      // Only plain vectors here, so that the constants stay in registers.
       for (; i + group <= n; i += group) {
         V va[kUnroll], vb[kUnroll];
         for (std::size_t k = 0; k < kUnroll; ++k) {
@@ -261,7 +261,7 @@ void costly_entry(void* out, const void* a, const void* b, const void*, std::siz
   costly_loop<F, Access, kArity, kUnroll>(out, a, b, n, kScalar);
 }
 
-// Choosing the loop for a scalar mask. All operands scalar is not a loop: the interpreter computes one number instead.
+// Chooses the loop for a scalar mask. All operands scalar is not a loop: the interpreter computes one number instead.
 template <class F, class T>
 ElementwiseFn cheap_unary(unsigned mask) {
   return mask == 0 ? &cheap_loop<F, T, 1, 0> : nullptr;
@@ -318,7 +318,7 @@ ElementwiseFn costly_binary(unsigned mask) {
   }
 }
 
-// Calls a scalar function on every lane: for what has no vector form on a target.
+// Calls a scalar function on every lane: for functions without a vector form on a target.
 template <class D, class Fn>
 HWY_INLINE hn::Vec<D> by_lane(D d, hn::Vec<D> a, Fn fn) {
   using T = hn::TFromD<D>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Vector exp, log and what is made of them, for f32 and f64, with one body for both where the mathematics is the same.
+// Vector exp, log and functions based on them, for f32 and f64, sharing one body where the mathematics is the same.
 // Coefficients come from tools/fit_polynomials.py. Errors are in units of the last place and are tested against MPFR.
 #if defined(EBB_CPU_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_CPU_MATH_INL_H_
@@ -59,8 +59,8 @@ HWY_INLINE V polynomial(D d, V x, const T (&c)[kCount]) {
   return y;
 }
 
-// x within [low, high], NaN kept. x86 returns the second operand beside a NaN; Arm has instructions that propagate it,
-// but Highway's Min and Max are the ones that do not.
+// x within [low, high], NaN kept. x86 returns the second operand if either is NaN; Arm has instructions that propagate
+// it, but Highway's Min and Max do not use them.
 template <class D, class V>
 HWY_INLINE V clamp_keep_nan(D d, V x, hn::TFromD<D> low, hn::TFromD<D> high) {
 #if HWY_TARGET == HWY_NEON
@@ -130,8 +130,8 @@ HWY_INLINE V exp_rest(D d, V r) {
     return polynomial(d, r, kExpF64);
 }
 
-// 1 + r (c + r q), and what rounding it left out. Where no instruction multiplies and adds with one rounding, the small
-// terms are added first.
+// 1 + r (c + r q), and the part lost to rounding. Without an instruction that multiplies and adds with one rounding,
+// the small terms are added first.
 template <class D>
 struct Rounded {
   hn::Vec<D> value, lost;
@@ -175,8 +175,8 @@ HWY_INLINE V exp_normal(D d, V x) {
   return hn::Mul(exp_of_rest(d, k.rest).value, normal_power<0>(d, k.shifted));
 }
 
-// e^x for any x. What is too low for the smallest subnormal, such as the -inf of a mask, becomes 0 by selection: a
-// product that underflows takes x86 processors more than a hundred cycles.
+// e^x for any x. Results below the smallest subnormal, such as for the -inf of a mask, become 0 by selection: a product
+// that underflows takes x86 processors more than a hundred cycles.
 template <class D, class V>
 HWY_INLINE V exp(D d, V x) {
   using Traits = FloatTraits<hn::TFromD<D>>;
@@ -228,7 +228,7 @@ HWY_INLINE V exp2(D d, V x) {
 
 // e^x - 1 = 2^k (e^r - 1) + (2^k - 1), in halves so that 2^k does not overflow before the result does. In f32 k is 0 up
 // to |x| = 0.45, beyond ln2 / 2: just above that, where k = 1, the sum is smaller than its terms and their errors count
-// more. From kExpm1Plain on 2^k - 1 has one digit too many: there what each step loses is added in the end.
+// more. From kExpm1Plain on 2^k - 1 has one digit too many: there each step's error is added at the end.
 template <bool kPlain, class D, class V>
 HWY_INLINE V expm1_parts(D d, V x) {
   using Traits = FloatTraits<hn::TFromD<D>>;
@@ -274,7 +274,7 @@ struct Split {
   hn::Vec<SignedTag<D>> exponent;  // k
 };
 
-// x = 2^k (1 + f) for positive normal x. Unsigned, so that whatever other x give is at least defined.
+// x = 2^k (1 + f) for positive normal x. Unsigned, so that the result for any other x is at least defined.
 template <class D, class V>
 HWY_INLINE Split<D> split(D d, V x) {
   using Traits = FloatTraits<hn::TFromD<D>>;
@@ -286,7 +286,7 @@ HWY_INLINE Split<D> split(D d, V x) {
   return {hn::Sub(hn::BitCast(d, m), constant(d, 1)), hn::ShiftRight<Traits::kMantissa>(hn::BitCast(di, bits))};
 }
 
-// log(1 + f) - f, small beside f, so that what is added to it may round.
+// log(1 + f) - f, small relative to f, so that what is added to it may round.
 template <class D, class V>
 HWY_INLINE V log_rest(D d, V f) {
   if constexpr (sizeof(hn::TFromD<D>) == 4) {
@@ -300,7 +300,7 @@ HWY_INLINE V log_rest(D d, V f) {
   }
 }
 
-// Results of log outside the positive finite numbers.
+// Results of log for arguments other than positive finite numbers.
 template <class D, class V>
 HWY_INLINE V log_specials(D d, V x, V y) {
   using T = hn::TFromD<D>;
@@ -323,7 +323,7 @@ HWY_INLINE Split<D> split_any(D d, V x) {
   return {s.fraction, hn::Sub(s.exponent, shift)};
 }
 
-// k ln2 + (f + rest), and a number that is small beside f
+// k ln2 + (f + rest), rest small relative to f
 template <class D, class V>
 HWY_INLINE V log_sum_low(D d, V f, V k) {
   return hn::MulAdd(k, hn::Set(d, FloatTraits<hn::TFromD<D>>::kLn2Low), log_rest(d, f));
@@ -339,7 +339,7 @@ HWY_INLINE V log_sum(D d, V f, hn::Vec<SignedTag<D>> exponent, V small) {
   return hn::MulAdd(k, hn::Set(d, FloatTraits<hn::TFromD<D>>::kLn2High), hn::Add(f, low));
 }
 
-// Where log needs no special case.
+// log for arguments that need no special case.
 template <class D, class V>
 HWY_INLINE hn::Mask<D> is_positive_normal(D d, V x) {
   return hn::And(hn::Ge(x, hn::Set(d, std::numeric_limits<hn::TFromD<D>>::min())), hn::Lt(x, hn::Inf(d)));
@@ -357,7 +357,7 @@ HWY_INLINE V log(D d, V x) {
 }
 
 // u = 1 + x rounded, e its error: u = 2^k m, and 1 + f = m + 2^-k e. For k = 0 that f is x itself, exactly; otherwise
-// what its rounding lost counts 1 / (1 + f) times, which is nearly 1 - f.
+// its rounding error counts 1 / (1 + f) times, which is nearly 1 - f.
 template <class D>
 struct Log1pParts {
   hn::Vec<D> u, y;
@@ -369,7 +369,7 @@ HWY_INLINE Log1pParts<D> log1p_parts(D d, V x) {
   const V one = constant(d, 1);
   const V u = hn::Add(x, one), error = hn::Sub(hn::Min(x, one), hn::Sub(u, hn::Max(x, one)));
   const Split<D> s = split(d, u);
-  // 2^-k is subnormal for the last two k, where the error is nothing beside u: a quarter of 2^(2-k) does as well.
+  // 2^-k is subnormal for the last two k, where the error is negligible next to u: a quarter of 2^(2-k) does as well.
   constexpr int kShift = kPlain ? 0 : 2;
   const auto biased = hn::Sub(hn::Set(du, Traits::kBias + kShift), hn::BitCast(du, s.exponent));
   V down = hn::BitCast(d, hn::ShiftLeft<Traits::kMantissa>(biased));
@@ -392,8 +392,8 @@ HWY_INLINE V log1p(D d, V x) {
   return log_specials(d, p.u, hn::CopySign(p.y, x));
 }
 
-// log(1 + x) of x in [0, 1], where nothing has to be split; others, which never come, count as the nearer end. By
-// Horner's rule: loops have several vectors side by side, so the fewest instructions are best.
+// log(1 + x) of x in [0, 1], which needs no splitting; others, which never occur, are clamped to it. By Horner's rule:
+// loops have several vectors side by side, so the fewest instructions are best.
 template <class D, class V>
 HWY_INLINE V log1p_unit(D d, V x) {
   const V zero = hn::Zero(d), one = constant(d, 1);

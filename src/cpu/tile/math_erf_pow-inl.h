@@ -30,8 +30,8 @@ HWY_INLINE V square_error(D d, V a, V square) {
 #endif
 }
 
-// erfcx a = e^(a²) erfc a = g(t) / (1 + 2a), t = (a - 4) / (a + 4), for 0 <= a <= 28: the quotient, and what the
-// rounding of g and of 1 + 2a left out of it, as a part of it. 1/g, between 1/1.3 and 1, need not be exact for that.
+// erfcx a = e^(a²) erfc a = g(t) / (1 + 2a), t = (a - 4) / (a + 4), for 0 <= a <= 28: the quotient, and the relative
+// error from rounding g and 1 + 2a. 1/g, between 1/1.3 and 1, need not be exact for that.
 template <class D>
 struct ScaledErfc {
   hn::Vec<D> ratio, correction;
@@ -82,7 +82,7 @@ HWY_INLINE V erf(D d, V x) {
   return hn::IfThenElse(hn::Lt(a, one), erf_small(d, x), hn::CopySign(large, x));
 }
 
-// Where erf_small is the result.
+// Where the result is erf_small.
 template <class D, class V>
 HWY_INLINE hn::Mask<D> is_below_one(D d, V x) {
   return hn::Lt(hn::Abs(x), constant(d, 1));
@@ -105,7 +105,7 @@ HWY_INLINE V exp2_short(D d, V t) {
   const V q = hn::MulAdd(r, polynomial(d, r, kExp2F64Short), constant(d, 0.69314718055994531));
   return hn::Mul(hn::MulAdd(q, r, constant(d, 1)), normal_power<0>(d, shifted));
 }
-// erfc of what was f32, by the same formula with fewer terms; it is 0 or 2 in f32 from |x| = 10.1 on.
+// erfc of an argument that was f32, by the same formula with fewer terms; 0 or 2 in f32 from |x| = 10.1 on.
 template <class D, class V>
 HWY_INLINE V erfc_short(D d, V x) {
   const V a = clamp_keep_nan(d, hn::Abs(x), 0, 11), four = constant(d, 4);
@@ -115,8 +115,8 @@ HWY_INLINE V erfc_short(D d, V x) {
   return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(constant(d, 2), y), y);
 }
 
-// erfcx a = 1/(a sqrt(pi)) (1 - h (1 - 3h (1 - 5h ...))), h = 1/(2a²): as many terms as doubles from a = 28 on and
-// floats from a = 11 on need.
+// erfcx a = 1/(a sqrt(pi)) (1 - h (1 - 3h (1 - 5h ...))), h = 1/(2a²): enough terms for doubles from a = 28 on and
+// floats from a = 11 on.
 template <class D, class V>
 HWY_INLINE V erfcx_far(D d, V a) {
   const V one = constant(d, 1), h = hn::Div(constant(d, 0.5), hn::Mul(a, a));
@@ -137,7 +137,7 @@ HWY_INLINE V erfcx(D d, V x) {
   const V inner = hn::Mul(power, hn::Sub(constant(d, 1), erf_small(d, x)));
   return hn::IfThenElse(hn::Lt(a, constant(d, 0.5)), inner, outer);
 }
-// The same of what was f32; the result is infinite in f32 from x = -9.4 on.
+// The same for an argument that was f32; the result is infinite in f32 from x = -9.4 on.
 template <class D, class V>
 HWY_INLINE V erfcx_short(D d, V x) {
   const V a = hn::Abs(x), near = clamp_keep_nan(d, a, 0, 11), four = constant(d, 4);
@@ -165,7 +165,7 @@ HWY_INLINE V pow_specials(D d, V x, V y, V magnitude) {
   return hn::IfThenElse(hn::Or(hn::Eq(x, one), hn::Eq(y, zero)), one, r);
 }
 
-// x and y were f32: |x|^y = 2^(y log2|x|) with about 35 bits of log2, so that the rounding to f32 is what counts.
+// x and y were f32: |x|^y = 2^(y log2|x|) with about 35 bits of log2, so that rounding to f32 dominates the error.
 template <class D, class V>
 HWY_INLINE V log2_short(D d, V ax) {
   const Split<D> p = split(d, ax);

@@ -10,7 +10,7 @@
 #include "cpu/tile/math_gamma-inl.h"
 #include "cpu/tile/scalar-inl.h"
 
-// Transcendental functions on f32 tiles: the common ones in f32, the others in f64 where they need no care.
+// Transcendental functions on f32 tiles: the common ones in f32, the others in f64 where they need no special care.
 HWY_BEFORE_NAMESPACE();
 namespace ebb::cpu::HWY_NAMESPACE {
 namespace {
@@ -54,7 +54,7 @@ struct PowOfHalves {
     if constexpr (kHalves == 8) return hn::Mul(square, square);
   }
 };
-// One exponent for all.
+// The same exponent for all.
 void pow_by_number(void* out, const void* x, const void* exponent, const void*, std::size_t n) {
   const float y = *static_cast<const float*>(exponent);
   if (y == 0.5f) return costly_loop<PowOfHalves<1>, InDouble, 1, 4>(out, x, nullptr, n, 0);
@@ -79,7 +79,7 @@ struct Hypot {
   }
 };
 
-// One order for all: trigamma, which is the derivative of digamma, has a vector form.
+// The same order for all: trigamma, which is the derivative of digamma, has a vector form.
 void polygamma_by_order(void* out, const void* order, const void* x, const void*, std::size_t n) {
   if (*static_cast<const float*>(order) == 1.0f) return costly_loop<Trigamma, InDouble, 1, 2>(out, x, nullptr, n, 0);
   special_kernel(Op::polygamma, RegType::f32, 1)(out, order, x, nullptr, n);

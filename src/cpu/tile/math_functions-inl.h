@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb::cpu::HWY_NAMESPACE {
 namespace {
 
-// For functions that would err by more than an ulp of f32 where no instruction multiplies and adds with one rounding.
+// For functions whose error would exceed an ulp of f32 where no instruction multiplies and adds with one rounding.
 using FusedOrInDouble = std::conditional_t<HWY_NATIVE_FMA, SameType<float>, InDouble>;
 
 EBB_UNARY_WITH_PLAIN(Exp, exp, exp_is_normal, exp_normal)
@@ -40,8 +40,8 @@ EBB_UNARY(Atanh, atanh)
 }  // namespace ebb::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-// The functions of one number. A row: the operation, its function of f32 and whether that computes in f32 or f64, its
-// function of f64 and how many vectors of that go side by side. A family of functions has its rows where it has its
+// The functions of one number. Each row: the operation, its function of f32 and whether that computes in f32 or f64,
+// its function of f64 and the number of vectors of that side by side. A family of functions lists its rows next to its
 // functions.
 #undef EBB_MATH_UNARY
 #define EBB_MATH_UNARY(X)                                 \

@@ -20,7 +20,7 @@ HWY_INLINE hn::Mask<D> is_positive_f32(D d, V x) {
   return hn::And(hn::Gt(x, hn::Zero(d)), hn::Lt(x, constant(d, 3.5e38)));
 }
 
-// plain(d, x) where x is positive, scalar(x) of the other lanes: a lane's result does not depend on its neighbours.
+// plain(d, x) where x is positive, scalar(x) in the other lanes: a lane's result does not depend on its neighbours.
 template <class D, class V, class Plain, class Scalar>
 HWY_INLINE V positive_or_by_lane(D d, V x, Plain plain, Scalar scalar) {
   const auto positive = is_positive_f32(d, x);
@@ -62,7 +62,7 @@ HWY_INLINE V lgamma_positive(D d, V x) {
 
 // psi(x) = psi(x + 1) - 1/x up to 6; the sum of the reciprocals is one fraction. There
 //   psi(z) = log z - 1/(2z) - Σ B(2k) / (2k z^2k)
-// Beside the positive root the parts cancel, and the Taylor series around it does not.
+// Near the positive root the parts cancel, and the Taylor series around it does not.
 template <class D, class V>
 HWY_INLINE V digamma_positive(D d, V x) {
   const V one = constant(d, 1), large = constant(d, 6);

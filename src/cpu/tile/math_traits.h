@@ -4,12 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 
-// The shape of the floating types, and where their functions stop being ordinary: for the functions of math-inl.h and
-// for the same ones in loops of machine code.
+// The format of the floating types, and where their functions stop being ordinary: for the functions of math-inl.h and
+// their counterparts in loops of machine code.
 namespace ebb::cpu {
 
-// Polynomials are evaluated by Estrin's scheme; of a few terms more than a power of two the first ones are added last,
-// by Horner's: fewer products, and what the others are rounded by is multiplied by x.
+// Polynomials are evaluated by Estrin's scheme; with a few terms more than a power of two, the first ones are added
+// last, by Horner's: fewer products, and the others' rounding errors are multiplied by x.
 constexpr std::size_t horner_steps(std::size_t terms) {
   for (const std::size_t steps : {0, 1, 2, 3}) {
     if (terms > steps && std::has_single_bit(terms - steps)) return steps;
@@ -25,7 +25,7 @@ struct FloatTraits<float> {
   static constexpr float kRoundMagic = 0x1.8p23f;  // adding it leaves the nearest integer in the low bits
   static constexpr float kBiasedMagic = 0x1.8p23f + 2 * kBias;
   static constexpr std::uint32_t kRootHalf = 0x3f3504f3, kMantissaMask = 0x7fffff;
-  // ln 2 in two parts; the first has zeros at its end, so that its product with an exponent is exact without FMA too.
+  // ln 2 in two parts; the first has trailing zeros, so that its product with an exponent is exact without FMA too.
   static constexpr float kLn2High = 0x1.63p-1f, kLn2Low = -0x1.bd0106p-13f;
   static constexpr float kExpLow = -104.5f, kExpHigh = 89.5f, kExp2Low = -151.0f, kExp2High = 129.0f;
   static constexpr float kExpm1Low = -18.0f, kExpm1High = 89.0f, kExpNormal = 87.0f, kLog1pHigh = 0x1p126f;

@@ -33,13 +33,13 @@ struct Quadrant {
 
 // pi/2 = P1 + P2 + P3. From |x| = 1 on, x - n P1 is exact (its last bit is not below that of P1); n P2 takes the rest
 // and its rounding error is kept. Needs FMA.
-// For arguments that were f32, up to 2^20, two parts do: the first has 33 bits, so that n times it is exact.
+// For arguments that were f32, up to 2^20, two parts suffice: the first has 33 bits, so that n times it is exact.
 template <bool kShort, class D, class V>
 HWY_INLINE Quadrant<D> reduce_by_half_pi(D d, V x) {
   const SignedTag<D> di;
   const V magic = constant(d, FloatTraits<double>::kRoundMagic);
   const V shifted = hn::MulAdd(x, constant(d, 0x1.45f306dc9c883p-1), magic), n = hn::Sub(shifted, magic);
-  const auto quadrant = hn::BitCast(di, shifted);  // magic is even enough for the two bits that count
+  const auto quadrant = hn::BitCast(di, shifted);  // magic is even enough for the two bits that matter
   if constexpr (kShort) {
     const V first = hn::NegMulAdd(n, constant(d, 0x1.921fb544p+0), x);
     return {hn::NegMulAdd(n, constant(d, 0x1.0b4611a626331p-34), first), hn::Zero(d), quadrant};
@@ -96,7 +96,7 @@ HWY_INLINE V trig_ordinary(D d, V x) {
   return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, y);  // -0 stays -0
 }
 
-// Lanes beyond the range, infinities and NaN go to the C library; the others get the same bits as beside ordinary ones.
+// Lanes beyond the range, infinities and NaN go to the C library; the other lanes' bits do not depend on them.
 template <Trig kFunction, bool kShort, class D, class V>
 HWY_INLINE V trig(D d, V x) {
   const auto ordinary = trig_in_range<kShort>(d, x);
@@ -133,7 +133,7 @@ template <class D, class V>
 HWY_INLINE V atan2(D d, V y, V x) {
   V ay = hn::Abs(y), ax = hn::Abs(x);
   const V one = constant(d, 1), inf = hn::Inf(d), zero = hn::Zero(d);
-  // Equal infinities are at 45 degrees; one infinity makes the other side nothing; 0/0 counts as 0/1.
+  // Equal infinities are at 45 degrees; one infinity makes the other side negligible; 0/0 counts as 0/1.
   const auto y_inf = hn::Eq(ay, inf), x_inf = hn::Eq(ax, inf), any_inf = hn::Or(y_inf, x_inf);
   const auto nan = hn::Or(not_equal(x, x), not_equal(y, y));
   const auto both_zero = hn::And(hn::Eq(ay, zero), hn::Eq(ax, zero));
@@ -184,8 +184,8 @@ HWY_INLINE V acos(D d, V x) {
   return hn::IfThenElse(p.large, hn::IfThenElse(negative, behind, twice), middle);
 }
 
-// |x| = 2^(3q + r) m, m in [1, 2): a polynomial guess of m^(1/3), one step of Halley (five digits become sixteen), one
-// of Newton for the last bits.
+// |x| = 2^(3q + r) m, m in [1, 2): a polynomial estimate of m^(1/3), one step of Halley (five digits become sixteen),
+// one of Newton for the last bits.
 template <class D, class V>
 HWY_INLINE V cbrt(D d, V x) {
   using Traits = FloatTraits<double>;
@@ -211,7 +211,7 @@ HWY_INLINE V cbrt(D d, V x) {
   const V error = hn::NegMulAdd(square, t, m);  // m - t³
   t = hn::MulAdd(error, hn::Div(constant(d, 1.0 / 3), square), t);
   const V shift = hn::Sub(q, hn::IfThenElseZero(tiny, constant(d, 18)));
-  // 2^shift, made from the bits of shift + magic: its exponent is always a normal one.
+  // 2^shift, from the bits of shift + magic: its exponent is always a normal one.
   const V magic = constant(d, Traits::kRoundMagic);
   const UnsignedTag<D> du;
   const auto exponent = hn::Sub(hn::BitCast(du, hn::Add(shift, magic)), hn::BitCast(du, magic));
@@ -230,7 +230,7 @@ HWY_INLINE V hypot(D d, V x, V y) {
   const V up = hn::IfThenElse(huge, constant(d, 0x1p600), hn::IfThenElse(tiny, constant(d, 0x1p-600), one));
   const V s = hn::Mul(a, down), t = hn::Mul(b, down);
   const V result = hn::Mul(hn::Sqrt(hn::MulAdd(s, s, hn::Mul(t, t))), up);
-  return hn::IfThenElse(hn::Or(hn::Eq(a, inf), hn::Eq(b, inf)), inf, result);  // even beside NaN
+  return hn::IfThenElse(hn::Or(hn::Eq(a, inf), hn::Eq(b, inf)), inf, result);  // even if the other is NaN
 }
 
 namespace {

@@ -20,7 +20,7 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A mask as a type of its own, so that conversions can tell it from an integer.
+// A mask as a separate type, so that conversions can distinguish it from an integer.
 struct Mask32 {
   std::int32_t bits;
 };
@@ -36,7 +36,7 @@ struct Bool8 {
   std::uint8_t byte;
 };
 
-// Truncates; NaN gives 0, out of range the nearest end.
+// Truncates; NaN gives 0, out-of-range values the nearest end.
 template <class To, class From>
 HWY_INLINE To float_to_int(From x) {
   constexpr From kEnd = static_cast<From>(std::uint64_t{1} << (sizeof(To) * 8 - 1));
@@ -74,7 +74,7 @@ HWY_INLINE To convert(From x) {
     else
       return BFloat16{bf16_bits(f)};
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-    // Bytes wrap, like every other integer that is stored in one.
+    // Bytes wrap, like every other integer stored in one.
     if constexpr (sizeof(To) == 1)
       return static_cast<To>(float_to_int<std::int64_t>(x));
     else
@@ -106,7 +106,7 @@ void load(void* dst, const void* src, std::ptrdiff_t stride, std::size_t n) {
   }
 }
 
-// Masks as bytes 0 and 1, which no compiler makes vectors of.
+// Masks as bytes 0 and 1, which no compiler vectorises.
 template <class Bits>
 void masks_to_bytes(std::uint8_t* HWY_RESTRICT to, const Bits* HWY_RESTRICT from, std::size_t n) {
   const hn::ScalableTag<std::make_unsigned_t<Bits>> d;
@@ -141,7 +141,7 @@ void store(void* dst, std::ptrdiff_t stride, const void* src, std::size_t n) {
   }
 }
 
-// The tiles may be the same one: when widening that only works from the end, so wide results go through a small tile.
+// The tiles may coincide: when widening that only works from the end, so wide results go through a small tile.
 template <class From, class To>
 void convert_tile(void* out, const void* a, const void*, const void*, std::size_t n) {
   To* d = static_cast<To*>(out);
@@ -188,7 +188,7 @@ void wrap_u8(void* out, const void* a, const void*, const void*, std::size_t n) 
   for (std::size_t i = 0; i < n; ++i) o[i] = s[i] & 0xff;
 }
 
-// One row a type of the other side; columns in the order of RegType and DType.
+// One row per type of the other side; columns in the order of RegType and DType.
 template <class From>
 constexpr LoadFn kLoadTo[kRegTypeCount] = {&load<From, float>,        &load<From, double>, &load<From, std::int32_t>,
                                            &load<From, std::int64_t>, &load<From, Mask32>, &load<From, Mask64>};

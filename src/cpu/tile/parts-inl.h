@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The parts a target's TileKernels is made of, each compiled in a file of its own. Null where no loop exists.
+// The parts of a target's TileKernels, each compiled in a file of its own. Null where no loop exists.
 #if defined(EBB_CPU_TILE_PARTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_CPU_TILE_PARTS_INL_H_
 #undef EBB_CPU_TILE_PARTS_INL_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What reductions of floats are made of: the operations, numbers of memory as vectors, sums in double.
+// Building blocks of float reductions: the operations, numbers of memory as vectors, sums in double.
 #if defined(EBB_CPU_TILE_REDUCE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_CPU_TILE_REDUCE_INL_H_
 #undef EBB_CPU_TILE_REDUCE_INL_H_
@@ -19,8 +19,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace ebb::cpu::HWY_NAMESPACE {
 
-// A reduction so far, in vectors. A constructor that the compiler makes by itself would be for another target than the
-// vectors' on ARM.
+// A reduction so far, in vectors. A compiler-generated constructor would be for a different target than the vectors' on
+// ARM.
 template <class F, class D>
 struct Running {
   using V = hn::Vec<D>;
@@ -31,8 +31,8 @@ struct Running {
   HWY_INLINE V result(D) const { return value; }
 };
 // IEEE 754's maximum (minimum) of f32 in four instructions where the target has none: comparisons alone lose NaN and
-// the sign of zero, so both are kept apart. Doubled bits order by magnitude, NaN above infinity; a maximum that is zero
-// is -0 if all signs were negative, a minimum if one was.
+// the sign of zero, so both are tracked separately. Doubled bits order by magnitude, NaN above infinity; a maximum that
+// is zero is -0 if all signs were negative, a minimum if one was.
 template <bool kLargest, class D>
 struct RunningExtreme {
   using V = hn::Vec<D>;
@@ -120,7 +120,7 @@ using State = std::conditional_t<F::kAnyOrder && std::is_same_v<hn::TFromD<D>, f
                                  RunningExtreme<std::is_same_v<F, Max>, D>, Running<F, D>>;
 #endif
 
-// Elements of memory as numbers of a vector: f16 and bf16 become f32.
+// Loads elements of memory as a vector of numbers: f16 and bf16 become f32.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load_memory(D d, const T* p) {
   if constexpr (sizeof(T) > 2) {
@@ -145,7 +145,7 @@ HWY_INLINE T element(T x) {
 HWY_INLINE float element(BFloat16 x) { return bf16_value(x.bits); }
 HWY_INLINE float element(Half x) { return f16_value(x.bits); }
 
-// A vector in double: in two where it fills the registers.
+// Widens a vector to double: to two vectors where it fills the registers.
 template <class D>
 struct Doubles {
   static constexpr bool kSplit = kLanes<D> > kLanes<hn::ScalableTag<double>>;

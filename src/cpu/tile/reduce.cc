@@ -15,8 +15,8 @@
 // Reductions of rows. Floats: 16 lanes whatever the vector's width, so that every machine gives the same bits.
 // Integers: any order gives the same result, sums and products are exact modulo 2^64.
 //
-// Four rows are taken at a time: the lanes of a row are a chain of additions that wait for each other, and so are the
-// lanes themselves when they are added in order. For the latter, four lanes of four rows are turned around in
+// Four rows are taken at a time: the lanes of a row are a chain of dependent additions, and so are the lanes
+// themselves when they are added in order. For the latter, four lanes of four rows are transposed in
 // registers.
 HWY_BEFORE_NAMESPACE();
 namespace ebb::cpu::HWY_NAMESPACE {
@@ -41,7 +41,7 @@ struct Elements {
   // The numbers from i on, as lines of `length`.
   HWY_INLINE Elements divided(std::size_t i, std::size_t length) const { return {a + i, length, end}; }
 };
-// Their products, each rounded as an element of a tile would be.
+// Their products, each rounded like an element of a tile.
 template <class T>
 struct Products {
   const T *a, *b;
@@ -70,7 +70,7 @@ HWY_INLINE std::size_t find_lanes(const Source& source, std::size_t n, T* lanes)
   constexpr std::size_t kVector = kLanes<hn::ScalableTag<T>>;
   constexpr std::size_t kVectors = F::kAnyOrder ? 1 : kSumLanes / kVector, kStep = kVectors * kVector;
   static_assert(kSumLanes % kVector == 0);
-  constexpr std::size_t kTogether = kVectors >= 4 ? 1 : kLines;  // lines whose lanes registers hold
+  constexpr std::size_t kTogether = kVectors >= 4 ? 1 : kLines;  // lines whose lanes fit in registers
   const std::size_t whole = n / kStep * kStep, rest = n - whole;
   for (std::size_t first = 0; first < kLines; first += kTogether) {
     S state[kTogether][kVectors];
@@ -190,7 +190,7 @@ template <class F, class T, class Source>
 HWY_NOINLINE void reduce_blocks(const Source& source, std::size_t lines, std::size_t n, double* out) {
   std::size_t l = 0;
   if constexpr (std::is_same_v<T, float> && std::is_same_v<Source, Elements<float, float>>) {
-    // Short rows are their own lanes.
+    // Short rows are used as their own lanes.
     const std::size_t read = (n + kFour - 1) / kFour * kFour;
     for (; n < kSumLanes && l + kFour <= lines && source.reaches(l + kFour - 1, read); l += kFour)
       combine_four<F>(source.a + l * source.stride, source.stride, n, out + l);

@@ -12,13 +12,13 @@
 #include "cpu/tile/reduce-inl.h"
 #include "cpu/tile/scalar-inl.h"
 
-// Rows that lie side by side: the reductions of reduce.cc, bit for bit.
+// Rows side by side: the reductions of reduce.cc, bit for bit.
 HWY_BEFORE_NAMESPACE();
 namespace ebb::cpu::HWY_NAMESPACE {
 namespace {
 
-// Rows side by side. A vector holds the same lane of the tree of as many rows as it has numbers, and lanes are finished
-// one after the other, so that none but the current one takes registers.
+// Rows side by side. A vector holds the same lane of the tree for as many rows as it has numbers, and lanes are
+// finished one after the other, so that only the current one takes registers.
 template <class Memory>
 struct Elements {
   const Memory* a;
@@ -50,7 +50,7 @@ struct Products {
   HWY_INLINE T number(std::size_t i) const { return a[i] * b[i]; }
 };
 
-// kVectors vectors of rows from `row`, of which the first `skip` rows were done before.
+// kVectors vectors of rows from `row`, of which the first `skip` rows are already done.
 template <class F, std::size_t kVectors, class D, class T, class Source>
 HWY_INLINE void reduce_rows_beside(D d, double* out, T* lanes, const Source& source, const RowsBeside& s,
                                    std::size_t row, std::size_t skip) {
@@ -71,7 +71,7 @@ HWY_INLINE void reduce_rows_beside(D d, double* out, T* lanes, const Source& sou
     add(0, 1);
     in_double(results);
   } else if (s.begins && s.ends && s.columns <= kSumLanes) {
-    // Every lane is one column: they become doubles as they are read.
+    // Every lane is one column: they are widened to double on reading.
     const hn::Rebind<T, typename Wide::Part> narrow;
     const auto read = [&](std::size_t column, std::size_t p) {
       typename Wide::V wide_part;

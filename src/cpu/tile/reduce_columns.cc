@@ -19,10 +19,10 @@ namespace {
 
 constexpr std::size_t kRun = kRowsPerRun;
 constexpr std::size_t kLongRun =
-    128;  // where any order will do: few enough that their pages are known to the processor
+    128;  // where any order will do: few enough that the TLB holds the pages of all of them
 
-// Rows of one run: `rows` of them from a, after those in `open` unless the run begins here. A run that ends goes to
-// `closed`, and other rows to `open`.
+// Rows of one run: `rows` of them from a, after those in `open` unless the run begins here. A completed run goes to
+// `closed`, other rows to `open`.
 template <class T, class Memory>
 struct Rows {
   double* closed;
@@ -32,8 +32,8 @@ struct Rows {
   bool begins, ends;
 };
 
-// kVectors vectors of columns from `column`; the last one ends with the row where that is closer, and then its first
-// columns were done before.
+// kVectors vectors of columns from `column`; the last one is moved back to end with the row if that is closer, and then
+// its first columns are already done.
 template <class F, std::size_t kVectors, class T, class Memory>
 HWY_INLINE void reduce_chunk(const Rows<T, Memory>& r, std::size_t column) {
   using D = hn::ScalableTag<T>;
@@ -73,7 +73,7 @@ HWY_INLINE void reduce_chunk(const Rows<T, Memory>& r, std::size_t column) {
   }
 }
 
-// Fewer columns than a vector has numbers, a few rows.
+// Fewer columns than a vector has numbers, over a few rows.
 template <class F, class T, class Memory>
 HWY_INLINE void reduce_narrow(const Rows<T, Memory>& r) {
   for (std::size_t c = 0; c < r.columns; ++c) {
@@ -105,8 +105,8 @@ HWY_NOINLINE void reduce_run(const Rows<T, Memory>& r) {
   }
 }
 
-// Whole runs of rows shorter than a vector: a vector holds a row and what follows it, which is not looked at. Several
-// runs at a time, each of which is a chain. Returns the rows done; nothing behind the last row is read.
+// Whole runs of rows shorter than a vector: a vector holds a row and what follows it, which is ignored. Several runs at
+// a time, each of which is a chain. Returns the rows done; nothing after the last row is read.
 template <class F, std::size_t kTogether, class T, class Memory>
 HWY_INLINE std::size_t reduce_narrow_runs(double* closed, const Memory* a, const RowsBelow& s, std::size_t done) {
   using D = hn::ScalableTag<T>;

@@ -70,7 +70,7 @@ double log_gamma(double x) {
 }
 
 // A pole at 0, -1, -2, ...: minus infinity's side at 0, NaN at the others. There is a root between any two of them,
-// where the parts cancel: of a float that lies within 1e-9 of one, double leaves 23 bits.
+// where the parts cancel: for a float within 1e-9 of one, double leaves 23 bits.
 double digamma(double x) {
   if (x == 0) return std::copysign(kInf, -x);
   if (x > 0) return std::abs(x - 1.4616321449683622) < 1e-3 ? digamma_near_root(x) : digamma_positive(x, 12.0);
@@ -80,8 +80,8 @@ double digamma(double x) {
   return std::abs(quick) < 1e-4 ? static_cast<double>(digamma_negative<long double>(x, 50)) : quick;
 }
 
-// polygamma(n, x) = (-1)^(n+1) n! zeta(n+1, x). For x < 0 the sum over all integers, which depends on the fraction of x
-// alone, less the half of it that zeta leaves out: zeta(s, x) = zeta(s, f) + (-1)^s (zeta(s, 1 - f) - zeta(s, 1 - x)).
+// polygamma(n, x) = (-1)^(n+1) n! zeta(n+1, x). For x < 0 the sum over all integers, which depends only on the fraction
+// of x, less the half of it that zeta leaves out: zeta(s, x) = zeta(s, f) + (-1)^s (zeta(s, 1 - f) - zeta(s, 1 - x)).
 double polygamma(double n, double x) {
   if (!(n >= 0) || n != std::floor(n) || n > 1e6) return kNaN;
   if (n == 0) return digamma(x);

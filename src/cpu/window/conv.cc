@@ -15,9 +15,9 @@
 #include "cpu/window/kernels.h"
 #include "cpu/window/plan.h"
 
-// Convolutions and transposed ones: a product of the windows, packed once, with the image as it lies in a padded copy
-// of the rows a task needs. Every output is summed in one order, channel by channel and tap by tap, whoever computes
-// it: how the work is cut has no influence on the bits.
+// Convolutions and transposed ones: a product of the windows, packed once, with the image, laid out in a padded copy of
+// the rows a task needs. Every output is summed in one order, channel by channel and tap by tap, in whichever task: how
+// the work is cut has no influence on the bits.
 namespace ebb::cpu {
 namespace {
 
@@ -51,7 +51,7 @@ struct Panels {
   }
 };
 
-// Where vectors of positions lie in the source, and where their elements go.
+// Source addresses of vectors of positions, and destinations of their elements.
 struct Positions {
   struct Run {
     std::int64_t column, i, j, count;  // `count` columns are outputs (i, j), (i, j + 1), ...
@@ -60,7 +60,7 @@ struct Positions {
   std::vector<std::vector<Run>> runs;  // of each group
   std::int64_t vectors = 0, outputs = 0;
 
-  // How many vectors it takes row by row, the last one of a row reaching over its end, and across the ends of rows.
+  // The number of vectors row by row, the last one of a row reaching over its end, and across the ends of rows.
   static std::array<std::int64_t, 2> ways(std::int64_t rows, std::int64_t cols, std::int64_t pitch,
                                           std::int64_t lanes) {
     return {rows * ceil_div(cols, lanes), rows == 0 ? 0 : ceil_div((rows - 1) * pitch + cols, lanes)};
@@ -72,7 +72,7 @@ struct Positions {
     vectors = std::min(by_row, across);
     runs.resize(static_cast<std::size_t>(ceil_div(vectors, kGroupVectors)));
     const auto put = [&](std::int64_t column, std::int64_t i, std::int64_t j, std::int64_t count) {
-      while (count > 0) {  // groups end where they end
+      while (count > 0) {  // runs are split where groups end
         const std::int64_t now = std::min(count, width - column % width);
         runs[static_cast<std::size_t>(column / width)].push_back({column % width, i, j, now});
         column += now, j += now, count -= now;
@@ -106,7 +106,7 @@ class Windows {
         band_(rows_of_a_band()),
         source_(plan, source, band_) {
     pack(windows, transposed);
-    // A tile reads a number for each of its rows, the last of a group's channels some of the next.
+    // A tile reads a number for each of its rows: for the last of a group's channels, some of the next.
     bias_.assign(static_cast<std::size_t>(out.shape[1] + window_kernels<T>().tiles[0].rows), T(0));
     if (bias) load(bias->dtype)(bias_.data(), bias->data, bias->strides[0], static_cast<std::size_t>(out.shape[1]));
     for (const WindowPlan::Phase& phase : plan.phases) {
@@ -187,7 +187,7 @@ class Windows {
         const std::int64_t group = i / panels, rows = panel.tile->rows;
         T* at = to + group * p.group_size + panel.at;
         std::memset(at, 0, static_cast<std::size_t>(rows * depth) * sizeof(T));
-        // The axis of w that leads holds the channels of all groups, the other those of one.
+        // The leading axis of w has the channels of all groups, the other those of one.
         const std::int64_t start = group * (transposed ? source_channels_ : channels_) * windows.strides[0];
         for (std::int64_t m = 0; m < panel.rows; ++m) {
           std::int64_t k = 0;
@@ -205,7 +205,7 @@ class Windows {
     }
   }
 
-  // Whether the outputs of a band lie in memory as its vectors do, one after the other.
+  // Whether the outputs of a band are contiguous in memory like its vectors.
   bool lies_as_vectors(const WindowPlan::Phase& phase, const Positions& positions) const {
     const std::int64_t lanes = window_kernels<T>().lanes, cols = phase.count[1];
     return out_.dtype == (std::is_same_v<T, double> ? DType::f64 : DType::f32) && plan_.output_step[0] == 1 &&
@@ -240,7 +240,7 @@ class Windows {
                                                                    band * band_ * out_.shape[3] + first * lanes))
                        : rows;
           const T* start = k == 0 ? bias_.data() + group * channels_ + panel.first : nullptr;
-          // As few tiles as will do, nearly equally wide. Those that are not exact must not reach into the next one.
+          // As few tiles as suffice, nearly equally wide. Inexact ones must not reach into the next one.
           std::int64_t now;
           for (std::int64_t v = 0, tiles = ceil_div(vectors, panel.tile->vectors); v < vectors; v += now) {
             now = panel.tile->exact ? ceil_div(vectors - v, tiles--)
@@ -280,7 +280,7 @@ class Windows {
   std::vector<T> bias_;
 };
 
-// Whether a copy of the source for each column of the windows saves vectors enough to be worth making.
+// Whether a copy of the source for each column of the windows saves enough vectors to be worthwhile.
 template <class T>
 bool worth_separate_columns(const WindowPlan& plan, std::int64_t channels) {
   const std::int64_t lanes = window_kernels<T>().lanes, pitch = plan.count[1] + plan.span[1];

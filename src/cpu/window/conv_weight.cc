@@ -15,7 +15,7 @@
 #include "cpu/window/plan.h"
 
 // The gradient of a convolution to its windows: dw[k, c, r, s] = Σ_{n, p, q} g[n, k, p, q]·x[n, c, p + r.., q + s..].
-// Images are shared out in chunks, each with sums of its own that are added in order at the end; chunks, blocks of
+// Images are divided into chunks, each with sums of its own that are added in order at the end; chunks, blocks of
 // channels and bands of rows depend on the shapes alone, and so do the bits.
 namespace ebb::cpu {
 namespace {
@@ -35,7 +35,7 @@ class WindowGradient {
         by_dots_(outputs_ <= 2),
         tile_(tile_for(outputs_)),
         width_(by_dots_ ? outputs_ : ceil_div(outputs_, tile_.channels) * tile_.channels) {
-    // Sums of the chunks take at most this much memory, but there is always one.
+    // The chunks' sums take at most this much memory, but there is always at least one.
     const CpuModel& model = cpu_model();
     const std::int64_t each = out.shape[1] * taps_ * width_ * groups * static_cast<std::int64_t>(sizeof(T));
     const std::int64_t most =
@@ -104,7 +104,7 @@ class WindowGradient {
  private:
   static constexpr std::int64_t kLines = CpuModel::conv_weight_line_bytes / static_cast<std::int64_t>(sizeof(T));
   static constexpr RegType kType = std::is_same_v<T, double> ? RegType::f64 : RegType::f32;
-  // Half the vectors of two that hold the last channels alone would be zeros.
+  // Otherwise half of the two vectors that hold only the last channels would be zeros.
   static const CorrelationTile<T>& tile_for(std::int64_t outputs) {
     const WindowKernels<T>& k = window_kernels<T>();
     return k.one_vector.run && ceil_div(outputs, k.lanes) % 2 == 1 ? k.one_vector : k.correlation;
@@ -113,7 +113,7 @@ class WindowGradient {
   // The order of a block's sums: by channel and tap, or in columns of the same tap of several channels.
   struct Row {
     std::int64_t channel, tap;
-    bool used;  // not there to fill a tile
+    bool used;  // false: only fills a tile
   };
   std::int64_t rows_of_a_block() const {
     if (by_dots_) return block_ * taps_;
@@ -167,7 +167,7 @@ class WindowGradient {
           }
           continue;
         }
-        // As many lines at a time as stay in L1 while the taps pass by.
+        // As many lines at a time as stay in L1 while the taps stream past.
         const std::int64_t some = std::max<std::int64_t>(1, kLines / (length * tile_.channels));
         for (std::int64_t k = 0; k < width_; k += tile_.channels) {
           for (std::int64_t p = 0; p < lines; p += some) {
@@ -180,7 +180,7 @@ class WindowGradient {
     }
   }
 
-  // The band's cotangents: a line of positions an output channel (dots), or panels [position][channel] (tiles).
+  // The band's cotangents: a line of positions per output channel (dots), or panels [position][channel] (tiles).
   void load_gradients(std::int64_t n, std::int64_t group, std::int64_t top, std::int64_t lines, T* to) const {
     const LoadFn load = tile_kernels().load(g_.dtype, kType);
     const bool as_it_is = g_.dtype == (kType == RegType::f64 ? DType::f64 : DType::f32) && g_.strides[3] == 1;
@@ -198,7 +198,7 @@ class WindowGradient {
     }
     for (std::int64_t k = 0; k < width_; k += panel) {
       const std::int64_t here = std::min(panel, outputs_ - k);
-      if (as_it_is && here == panel) {  // whole lines, or all of them where they lie together
+      if (as_it_is && here == panel) {  // whole lines, or all of them if they are contiguous
         const bool together = g_.strides[2] == length;
         for (std::int64_t p = 0; p < (together ? 1 : lines); ++p)
           window_kernels<T>().transpose(panel, together ? positions : length, reinterpret_cast<const T*>(row(k, p)),

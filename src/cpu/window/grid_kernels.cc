@@ -19,7 +19,7 @@ using Side = typename GridSides<T>::Side;
 
 constexpr int power(int base, int exponent) { return exponent == 0 ? 1 : base * power(base, exponent - 1); }
 
-// A place brought into the picture, as the padding says; slope: times its derivative. NaN stays.
+// Maps a place into the picture according to the padding; slope: multiplied by its derivative. NaN stays NaN.
 template <class D, class V, class T>
 HWY_INLINE V inside(D d, const GridSides<T>& sides, const Side<T>& side, V x, V& slope) {
   if (sides.reflects) {
@@ -100,7 +100,7 @@ HWY_INLINE void load_points(D d, const T* HWY_RESTRICT grid, V (&g)[kAxes]) {
   }
 }
 
-// body(k, tap of each axis) for every tap of a point, the first axis of the grid fastest.
+// Calls body(k, tap of each axis) for every tap of a point, the first axis of the grid fastest.
 template <int kAxes, int kTaps, class Body>
 HWY_INLINE void each_tap(Body&& body) {
   constexpr int kAll = power(kTaps, kAxes);
@@ -129,7 +129,7 @@ void find(const GridSides<T>& sides, const T* HWY_RESTRICT grid, std::int64_t co
         const auto here = hn::And(hn::Ge(place, hn::Zero(d)), hn::Le(place, hn::Set(d, side.last)));
         const V safe = hn::IfThenElseZero(here, place);
         I steps;
-        if constexpr (sizeof(T) == 4) {  // f32 would not count them
+        if constexpr (sizeof(T) == 4) {  // f32 could not count them
           steps = hn::Mul(hn::ConvertTo(di, safe), hn::Set(di, side.step));
         } else {
           steps = hn::ConvertTo(di, hn::Mul(safe, hn::Set(d, static_cast<T>(side.step))));
@@ -160,7 +160,7 @@ HWY_INLINE hn::Vec<D> taken(D d, const T* HWY_RESTRICT x, I at) {
   return hn::IfThenElseZero(hn::RebindMask(d, here), hn::GatherIndex(d, x, hn::IfThenElseZero(here, at)));
 }
 
-// body(i) for vectors of numbers; where fewer are left, body(i, how many).
+// Calls body(i) for vectors of numbers; for a shorter rest, body(i, how many).
 template <class D, class Body>
 HWY_INLINE void each_vector(D d, std::int64_t count, Body&& body) {
   constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));

@@ -18,7 +18,7 @@ template <class T>
 struct GridSides {
   struct Side {
     T last, scale, shift, span;
-    T least, most;  // where places are brought to
+    T least, most;  // places are clamped to this
     GridIndex<T> step;
   };
   Side side[3];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// grid_sample and its two gradients: taps of a block of points are found once and serve some channels. An element of
-// the image's gradient is added up in the order of the points, by one thread.
+// grid_sample and its two gradients: taps of a block of points are found once and used for some channels. An element of
+// the image's gradient is summed in the order of the points, by one thread.
 #include "calls/grid_sample.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ GridSides<T> sides_of(const GridSampleCall& call, const Shape& image) {
   return sides;
 }
 
-// Numbers [first, first + count) of a row: where they lie, or converted into `room`.
+// Numbers [first, first + count) of a row: in place, or converted into `room`.
 template <class T>
 class Rows {
  public:
@@ -110,7 +110,7 @@ class Points {
     return Room(static_cast<std::size_t>(axes_), all);
   }
 
-  // body(first point, how many) for blocks of an image's points in [begin, end), whose taps are in the room then.
+  // Calls body(first point, how many) for blocks of an image's points in [begin, end), with their taps in the room.
   template <class Body>
   void each_block(std::int64_t image, std::int64_t begin, std::int64_t end, Room& room, Body&& body) const {
     for (std::int64_t first = begin; first < end; first += kGridBlock) {
@@ -181,7 +181,7 @@ void add_to_image(const LibraryCall& call) {
   const Points<T> points(call, call.inputs[1], x.shape);
   const Rows<T> rows(y);
   const std::int64_t channels = x.shape[1], size = plane_size(x.shape), count = points.count();
-  // Enough tasks for all threads: the taps are found again for each of them.
+  // Enough tasks for all threads: each of them finds the taps again.
   const std::int64_t wanted = ceil_div(cpu_model().tasks_per_thread * num_threads(), x.shape[0]);
   const std::int64_t least = ceil_div(cpu_model().pool_elements, std::max<std::int64_t>(1, count));
   const std::int64_t together = std::min(channels, std::max(least, ceil_div(channels, wanted)));

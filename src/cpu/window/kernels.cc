@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The sums of a tile fill the registers: a compiler that moves all loads to the front of the loop has none left. And
-// what is copied and cleared here is short: a call of memcpy, or vectors that the compiler makes, cost more than it.
+// copies and clears here are short: a call of memcpy, or compiler-generated vectors, would cost more than they do.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-schedule-insns", "no-tree-loop-distribute-patterns", "no-tree-vectorize")
 #endif
@@ -26,8 +26,8 @@ constexpr bool kManyRegisters = true;
 constexpr bool kManyRegisters = false;
 #endif
 
-// sums[m][v] += weights[m]·x[v]. NEON multiplies by a lane of a register for nothing, where a number that is loaded to
-// all lanes costs it an arithmetic slot; other targets broadcast while they load.
+// sums[m][v] += weights[m]·x[v]. NEON multiplies by a lane of a register at no cost, where broadcasting a loaded number
+// takes an arithmetic slot; other targets broadcast while they load.
 template <int kRows, int kVectors, class D, class V, class T>
 HWY_INLINE void add_products(D d, const T* HWY_RESTRICT weights, const V (&x)[kVectors], V (&sums)[kRows][kVectors]) {
 #if HWY_TARGET == HWY_NEON
@@ -161,9 +161,9 @@ void correlation_tile(std::int64_t lines, std::int64_t length, const T* HWY_REST
 }
 
 #if HWY_TARGET != HWY_NEON
-// The same for one vector of channels: kTaps columns of kColumn taps. A number that is loaded to all lanes is used
-// once, as the memory operand of its multiplication; one register per row of the columns and one per column make all
-// addresses, because a pointer for each of them would have to be loaded, too.
+// The same for one vector of channels: kTaps columns of kColumn taps. A broadcast number is used once, as the memory
+// operand of its multiplication; one register per row of the columns and one per column form all addresses, because a
+// pointer for each of them would have to be loaded, too.
 template <class T, int kColumn, int kTaps>
 void correlation_columns(std::int64_t lines, std::int64_t length, const T* HWY_RESTRICT g, const T* HWY_RESTRICT x,
                          std::int64_t pitch, const std::int64_t* HWY_RESTRICT offset, T* HWY_RESTRICT c,
@@ -201,7 +201,7 @@ void correlation_columns(std::int64_t lines, std::int64_t length, const T* HWY_R
 }
 #endif
 
-// x[j·step] for j < count, as far as vectors of D go: how many that are.
+// x[j·step] for j < count, as far as whole vectors of D go; returns how many that is.
 template <class D, class T>
 HWY_INLINE std::int64_t copy_vectors(D d, const T* HWY_RESTRICT x, std::int64_t step, std::int64_t count,
                                      T* HWY_RESTRICT to) {
@@ -237,7 +237,7 @@ void pad_rows(std::int64_t rows, const T* HWY_RESTRICT x, std::int64_t row, std:
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// The blocks of a vector, 16 bytes each, to `step` elements from each other.
+// Stores the blocks of a vector, 16 bytes each, `step` elements apart.
 template <class D, class V, class T>
 HWY_INLINE void store_blocks(D d, V v, T* HWY_RESTRICT to, std::int64_t step) {
   if constexpr (hn::MaxLanes(d) * sizeof(T) > 16) {
@@ -325,7 +325,7 @@ void take_larger(std::int64_t count, const T* HWY_RESTRICT x, std::int64_t strid
   const hn::CappedTag<T, 1> d1;
   constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
   std::int64_t i = 0;
-  // The last vector may overlap the one before: what was taken once is not larger than itself.
+  // The last vector may overlap the one before: an element already taken is not larger than itself.
   const auto take_vectors = [&](auto load) {
     for (; i + kLanes <= count; i += kLanes) take(d, load(i), i);
     if (i < count) take(d, load(count - kLanes), count - kLanes);
@@ -343,7 +343,7 @@ void take_larger(std::int64_t count, const T* HWY_RESTRICT x, std::int64_t strid
   for (; i < count; ++i) take(d1, hn::Set(d1, x[i * stride]), i);
 }
 
-// Tiles of kSome vectors each: the narrowest that will do.
+// Tiles of kSome vectors each: the narrowest that fits.
 template <class T, int kRows, int... kSome>
 WindowTile<T> tile_of() {
   constexpr int kVectors[] = {kSome...};

@@ -7,17 +7,17 @@
 // The inner loops of convolutions, compiled for every Highway target. T is float or double.
 namespace ebb::cpu {
 
-// rows × vectors of a result: c[m][v·lanes + l] = start[m] + Σ_k a[k·rows + m] · x[offset[k] + base[v] + l], or where
-// there is no start what is in c already instead of it.
-// The window of an image lies where it lies: `offset` walks through channels and taps, `base` through positions, and no
-// matrix of windows is ever made.
+// rows × vectors of a result: c[m][v·lanes + l] = start[m] + Σ_k a[k·rows + m] · x[offset[k] + base[v] + l], or, if
+// there is no start, with the present content of c in its place.
+// Windows of an image are read in place: `offset` runs over channels and taps, `base` over positions, and no matrix of
+// windows is ever built.
 template <class T>
 struct WindowTile {
   using Run = void (*)(std::int64_t depth, const T* a, const T* x, const std::int64_t* offset, const std::int64_t* base,
                        const T* start, T* c, std::int64_t c_stride);
   static constexpr int kMost = 12;
   int rows, vectors;  // the most at a time
-  Run run[kMost];     // [n − 1]: of n vectors; of a few more where `exact` is not set
+  Run run[kMost];     // [n − 1]: of n vectors; `exact` not set: of a few more
   bool exact;
 };
 
@@ -41,8 +41,8 @@ struct WindowKernels {
   int lanes;
   WindowTile<T> tiles[4];          // by rows, the highest first
   CorrelationTile<T> correlation;  // of two vectors of channels
-  CorrelationTile<T> one_vector;   // of one; not everywhere
-  // Σ_p Σ_j g[p·length + j]·x[p·pitch + j]: what is left when there is one channel.
+  CorrelationTile<T> one_vector;   // of one; not on all targets
+  // Σ_p Σ_j g[p·length + j]·x[p·pitch + j]: the case of a single channel.
   T (*dot)(std::int64_t lines, std::int64_t length, const T* g, const T* x, std::int64_t pitch);
 
   // Rows between zeros: to[i·pitch + left + j] = x[i·row + j·step] for j < count, and zero in the rest of `pitch`.
@@ -52,8 +52,8 @@ struct WindowKernels {
   void (*transpose)(std::int64_t rows, std::int64_t count, const T* x, std::int64_t stride, T* to,
                     std::int64_t to_stride);
 
-  // Where x[i·stride] is larger than largest[i], or the first NaN, or nothing was there (where[i] < 0): it becomes
-  // largest[i], and where[i] = tap. May read as far as x[count·stride).
+  // Where x[i·stride] is larger than largest[i], or the first NaN, or there was no element yet (where[i] < 0): it
+  // becomes largest[i], and where[i] = tap. May read as far as x[count·stride).
   void (*take_larger)(std::int64_t count, const T* x, std::int64_t stride, PoolIndex<T> tap, T* largest,
                       PoolIndex<T>* where);
 };

@@ -15,8 +15,8 @@
 namespace ebb::cpu {
 namespace {
 
-// Where in its plane each window's first largest element lies; a NaN is larger than any number. Every window covers at
-// least one element, which the shapes see to.
+// The position in its plane of each window's first largest element; NaN is larger than any number. Every window covers
+// at least one element, which the shapes ensure.
 
 template <class T>
 void find_largest_adaptive(const LibraryCall& call) {
@@ -59,7 +59,7 @@ void find_largest_adaptive(const LibraryCall& call) {
   });
 }
 
-// All windows of a row take the same element of theirs at a time: no branch depends on the numbers.
+// All windows of a row process the same tap at a time: no branch depends on the numbers.
 template <class T>
 void find_largest(const LibraryCall& call) {
   const View &x = call.inputs[0], &out = call.outputs[0];
@@ -73,12 +73,12 @@ void find_largest(const LibraryCall& call) {
   const std::int64_t planes = x.shape[0] * x.shape[1];
   const std::int64_t together = std::clamp<std::int64_t>(
       cpu_model().pool_elements / std::max<std::int64_t>(1, height * width), 1, std::max<std::int64_t>(1, planes));
-  // Lines are read where they lie if they can be, but for the last: take_larger may read beyond its end.
+  // Lines are read in place if possible, except for the last: take_larger may read beyond its end.
   const bool in_place = x.dtype == dtype_of_type<T>::value && x.strides[3] == 1;
   const std::int64_t copied = in_place ? 1 : height;
   parallel_for((planes + together - 1) / together, [&](std::int64_t task) {
     std::vector<T> plane(static_cast<std::size_t>(copied * width + stride_w)), largest(static_cast<std::size_t>(cols));
-    std::vector<PoolIndex<T>> where(static_cast<std::size_t>(cols));  // from where a window begins
+    std::vector<PoolIndex<T>> where(static_cast<std::size_t>(cols));  // relative to the window's start
     for (std::int64_t i = task * together; i < std::min(planes, (task + 1) * together); ++i) {
       const auto line_at = [&](std::int64_t h) {
         return element_at(x, i / x.shape[1] * x.strides[0] + i % x.shape[1] * x.strides[1] + h * x.strides[2]);
@@ -97,7 +97,7 @@ void find_largest(const LibraryCall& call) {
           const std::int64_t y = top + h * dilation_h;
           if (y < 0 || y >= height) continue;
           for (std::int64_t w = 0; w < p.window[1]; ++w) {
-            // Windows [first, end) have this element inside: 0 <= c·stride + shift < width.
+            // Windows [first, end) that contain this element: 0 <= c·stride + shift < width.
             const std::int64_t shift = w * dilation_w - padding_w;
             const std::int64_t first = shift < 0 ? (-shift + stride_w - 1) / stride_w : 0;
             const std::int64_t end = shift < width ? std::min(cols, (width - 1 - shift) / stride_w + 1) : 0;

@@ -8,9 +8,9 @@
 
 namespace ebb::cpu {
 
-// How outputs look at a source, along rows and columns. Output (i, j) of a phase takes source element
-// source_phase + source_step·(i + shift) for every tap: strides of a convolution split the source into phases, strides
-// of a transposed one split the result, and what is left in each case has stride 1.
+// How outputs map to a source, along rows and columns. Output i of a phase takes source element planes[tap.plane] +
+// source_step·(i + tap.shift) for every tap: strides of a convolution split the source into planes, strides of a
+// transposed one split the result into phases, and the rest has stride 1 in both cases.
 struct WindowPlan {
   struct Tap {
     int plane;                          // which of `planes`
@@ -18,7 +18,7 @@ struct WindowPlan {
     std::array<std::int64_t, 2> at;     // in the window: r, s
   };
   struct Phase {
-    std::array<std::int64_t, 2> start, count;  // outputs start + step·i, i < count
+    std::array<std::int64_t, 2> start, count;  // outputs start + output_step·i, i < count
     std::vector<Tap> taps;
   };
   std::array<std::int64_t, 2> source_step{1, 1}, output_step{1, 1};
@@ -31,22 +31,22 @@ struct WindowPlan {
   static WindowPlan of_convolution(const Attrs& attrs, const Shape& window, const Shape& output);
   static WindowPlan of_transposed(const Attrs& attrs, const Shape& window, const Shape& output);
 
-  // A plane for every column that taps begin at: the positions of outputs then lie one after the other in the source,
-  // from row to row as well.
+  // One plane per column that taps begin at: the positions of outputs are then contiguous in the source, from row to
+  // row as well.
   void separate_columns();
 
  private:
   void finish();
 };
 
-// Copies of the source in which every row that a band of outputs needs lies dense and padded with zeros:
+// Copies of the source in which every row needed by a band of outputs is dense and padded with zeros:
 // [channel][plane][row][pitch].
 template <class T>
 struct WindowSource {
   const WindowPlan& plan;
   const View& source;  // [N, C, H, W]
   std::int64_t rows, pitch;
-  static constexpr std::int64_t kSlack = 64;  // elements that the last vectors may read too much
+  static constexpr std::int64_t kSlack = 64;  // elements that the last vectors may read beyond the end
 
   struct Columns {
     std::int64_t left, right, first;  // [left, right) of a row exist in the source, from column `first` on

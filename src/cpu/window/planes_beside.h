@@ -13,7 +13,7 @@
 namespace ebb::cpu {
 
 // Planes whose lines are shorter than a vector, side by side: element k of `pitch` planes is one run, [k][plane], so
-// that a step of a pool is a step of that many planes, whatever its windows are. The bits are those of plane by plane.
+// that a step of a pool covers that many planes, whatever its windows are. Bit-identical to processing plane by plane.
 struct PlanesBeside {
   std::int64_t planes, pitch;
 
@@ -40,7 +40,7 @@ struct PlanesBeside {
 template <class T>
 void load_beside(const View& v, std::int64_t first, std::int64_t many, T* to, std::int64_t pitch,
                  std::vector<std::byte>& scratch);
-// The way back, to a dense v.
+// The inverse, to a dense v.
 template <class T>
 void store_beside(const View& v, std::int64_t first, std::int64_t many, const T* from, std::int64_t pitch,
                   std::vector<std::byte>& scratch);

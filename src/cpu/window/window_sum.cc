@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Sums of windows and their transpose, one axis after the other: lines of a window are added, then the windows of the
-// line that makes.
+// resulting line.
 #include <algorithm>
 #include <vector>
 
@@ -113,8 +113,8 @@ void spread_windows(const LibraryCall& call) {
   });
 }
 
-// The same of many small planes at a time: their elements side by side, `pitch` apart. block(in, line, out, pitch)
-// makes outputs, which are 0 at first, of inputs; the line is one of an image.
+// The same for many small planes at a time: their elements side by side, `pitch` apart. block(in, line, out, pitch)
+// computes outputs, which are initially 0, from inputs; the line is one of an image.
 template <class T, class Block>
 void each_block_beside(const WindowSums<T>& z, const View& input, const View& output, const Block& block) {
   const PlanesBeside beside(z.planes, z.height * z.width);

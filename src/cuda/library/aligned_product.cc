@@ -23,7 +23,7 @@ View AlignedProduct::of(std::byte* data, DType dtype, std::int64_t rows, std::in
   return v;
 }
 
-// The matrix where it lies, if there is room for the padding.
+// The matrix in place, if there is room for the padding.
 Matrix AlignedProduct::with_padding(const Matrix& x, std::int64_t rows, std::int64_t columns, std::int64_t all_rows,
                                     std::int64_t all_columns, Sum sum) {
   const bool by_rows = x.by_rows();
@@ -39,7 +39,7 @@ Matrix AlignedProduct::with_padding(const Matrix& x, std::int64_t rows, std::int
 
 Matrix AlignedProduct::padded(const Matrix& x, std::int64_t rows, std::int64_t columns, std::int64_t all_rows,
                               std::int64_t all_columns) {
-  // By columns it is, in memory, its transpose.
+  // A matrix by columns is, in memory, its transpose.
   const bool by_rows = x.by_rows();
   if (!by_rows) std::swap(rows, columns), std::swap(all_rows, all_columns);
   const std::int64_t step = aligned_step(gpu_.model(), all_columns);
@@ -49,7 +49,7 @@ Matrix AlignedProduct::padded(const Matrix& x, std::int64_t rows, std::int64_t c
   return {element_at(to, 0), by_rows ? step : 1, by_rows ? 1 : step, 0};
 }
 
-// The result is made in memory of its own, with room for padding.
+// Gives the result memory of its own, with room for padding.
 void AlignedProduct::make_room(Product& p, std::int64_t rows, std::int64_t columns) {
   to_ = of(given_.c, p.out, given_.m, given_.n, given_.c_step);
   result_ = workspace(gpu_, p.out, Shape{rows, columns}, keep_.emplace_back(), "matmul");
@@ -67,7 +67,7 @@ void AlignedProduct::pad_bias(Product& p, std::int64_t columns) {
   p.bias = row.data;
 }
 
-// What the first rows leave, made in memory of its own.
+// The remaining rows after the first, computed in memory of their own.
 Product AlignedProduct::last_rows(const Product& rest, std::int64_t k) {
   Product p = rest;
   p.m = gpu_.model().last_part;
@@ -85,7 +85,7 @@ Product AlignedProduct::last_rows(const Product& rest, std::int64_t k) {
   return p;
 }
 
-// What the first columns leave; the result has room for them.
+// The remaining columns after the first; the result has room for them.
 Product AlignedProduct::last_columns(const Product& rest, std::int64_t k) {
   Product p = rest;
   p.n = gpu_.model().last_part;

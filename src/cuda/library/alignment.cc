@@ -82,7 +82,7 @@ AlignmentArgs<void, void> AlignmentKernels::shared_args() const {
           .tangent_t = tangent.strides[time],
           .tangent_n = tangent.strides[batch],
           .tangent_c = tangent.strides[classes_axis],
-          .x_u = x.strides[labels_axis],  // where labels are an axis
+          .x_u = x.strides[labels_axis],  // if labels are an axis
           .tangent_u = tangent.strides[labels_axis],
           .label_n = joined ? 0 : labels.strides[0],
           .label_i = labels.strides[joined ? 0 : 1],

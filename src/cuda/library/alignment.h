@@ -17,7 +17,7 @@ class AlignmentKernels {
 
   // A kernel of these types.
   KernelSource source(const char* text) const;
-  // The arguments of a kernel, but for those that it has beside AlignmentArgs.
+  // The arguments of a kernel, except those it has besides AlignmentArgs.
   template <class Args>
   Args args() const {
     Args made{};
@@ -27,7 +27,7 @@ class AlignmentKernels {
 
   std::int64_t steps, samples, classes;
   std::int64_t room;  // most labels of a sample
-  bool joined;        // the labels of all samples lie in a row
+  bool joined;        // the labels of all samples are concatenated
   std::int64_t kept_bytes() const { return options_.order >= 2 ? sizeof(KeptNumber<true>) : sizeof(KeptNumber<false>); }
 
  private:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Attention by products over some rows at a time, so that scores never exist for all of them:
+// Attention by products over some rows at a time, so that scores are never stored for all of them:
 //   s = q·kᵀ,   p = softmax(scale·s + mask),   o = p·v,   lse = log Σ e^s
-//   backward: p = e^(s − lse) is made again, and with δ = Σ do·o
+//   backward: p = e^(s − lse) is recomputed, and with δ = Σ do·o
 //   dv = pᵀ·do,   ds = scale·p∘(do·vᵀ − δ),   dq = ds·k,   dk = dsᵀ·q
-// Weights and their gradients are rounded to the dtype of the inputs for the products, as products of halves need it.
+// Weights and their gradients are rounded to the dtype of the inputs for the products, as products of halves require.
 // Parts depend on the shapes alone, and are added in order.
 #include <algorithm>
 #include <cmath>
@@ -48,13 +48,13 @@ struct AttentionSizes {
         std::clamp<std::int64_t>(rows / std::max<std::int64_t>(1, positions), 1, std::max<std::int64_t>(1, batches));
     if (groups > 1) batches_together = 1;
   }
-  // Columns that some row of the part sees. Only where it is one batch: then a part of dk and dv lies densely.
+  // Columns that some row of the part sees. Only for a single batch: then a part of dk and dv is dense.
   std::int64_t seen(std::int64_t count, std::int64_t first, std::int64_t rows) const {
     return o.causal && count == 1 ? std::min(columns, first + rows) : columns;
   }
 };
 
-// [B·H, T, D] of [B, H, T, D].
+// [B, H, T, D] as [B·H, T, D].
 View flat(Gpu& gpu, View x, BufferPtr& keep) {
   if (x.shape[0] != 1 && x.shape[1] != 1 && x.strides[0] != x.shape[1] * x.strides[1])
     x = packed(gpu, x, keep, "attention");
@@ -62,7 +62,7 @@ View flat(Gpu& gpu, View x, BufferPtr& keep) {
   y.strides[0] = x.strides[x.shape[1] == 1 ? 0 : 1], y.strides[1] = x.strides[2], y.strides[2] = x.strides[3];
   return y;
 }
-// A result [B, T, H, E] as [B·H, T, E], beside it where its rows lie otherwise; then scatter_heads puts it there.
+// A result [B, T, H, E] as [B·H, T, E], in separate memory unless its rows have that layout; then scatter_heads copies.
 View flat_result(Gpu& gpu, const View& out, BufferPtr& keep) {
   const Shape shape{out.shape[0] * out.shape[2], out.shape[1], out.shape[3]};
   const bool there = out.shape[2] == 1 && is_contiguous(out.shape, out.strides);
@@ -122,7 +122,7 @@ void launch_rows(Gpu& gpu, const AttentionSizes& z, const char* kernel, const Ro
                                               .scale = z.o.scale});
 }
 
-// f(b, count, t, rows, columns) for the parts.
+// Calls f(b, count, t, rows, columns) for the parts.
 template <class F>
 void in_parts(const AttentionSizes& z, F&& f) {
   for (std::int64_t b = 0; b < z.batches; b += z.batches_together) {
@@ -171,7 +171,7 @@ void run_attention_gradient(const LibraryCall& call, Gpu& gpu) {
   const View g = input(0), q = input(1), k = input(2), v = input(3), o = input(4);
   const AttentionSizes z(gpu, call.attrs, q, k, v);
   const View lse = reshaped(packed(gpu, call.inputs[5], keep_lse, "attention"), {z.batches, z.positions});
-  // Sums over parts of rows and over the heads of a group: the results themselves, or in f32 beside them.
+  // Sums over parts of rows and over the heads of a group: the results themselves, or separate buffers in f32.
   const bool divided = z.positions_together < z.positions || z.groups > 1;
   const std::array<View, 3> results = attention_results(call);
   const auto result = [&](std::size_t i) { return flat_result(gpu, results[i], keep_results[i]); };

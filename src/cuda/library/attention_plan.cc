@@ -17,8 +17,8 @@ constexpr std::int64_t kMost = std::int64_t{1} << 30;  // kernels count in 32 bi
 
 int panels(int n) { return (n + 63) / 64; }
 
-// A tile of k or v serves all own rows: 128 of them, and 192 where registers allow, read level 2 a half or a third as
-// often as 64 do, and that bound blocks of one warpgroup. A step is as wide as registers and shared memory allow.
+// A tile of k or v serves all own rows: with 128 of them, or 192 where registers allow, level 2 is read half or a third
+// as often as with 64, which limited blocks of one warpgroup. A step is as wide as registers and shared memory allow.
 //   registers of a consumer   sums of own rows, scores (and their gradients) of a step, and those rounded
 AttentionTiling forward_tiling(int width, int values) {
   const int wider = std::max(width, values);
@@ -34,7 +34,7 @@ AttentionTiling row_tiling(int width, int values) {
   if (wider <= 192) return {width, values, 2, 64, 3, 2, 240, 1};
   return {width, values, 2, 32, 3, 2, 240, 1};
 }
-// Warps that copy need a few registers more here, for shifts and δ.
+// Warps that copy need a few more registers here, for shifts and δ.
 AttentionTiling column_tiling(int width, int values) {
   const int wider = std::max(width, values);
   if (wider <= 64) return {width, values, 1, 64, 3, 3, 216, 2};
@@ -44,7 +44,7 @@ AttentionTiling column_tiling(int width, int values) {
   return {width, values, 2, 32, 3, 2, 232, 1};
 }
 
-// Copies of tiles by tensor maps came with version 12.0.
+// Tensor maps copy tiles from version 12.0 on.
 bool driver_copies_tiles() {
   static const bool can = [] {
     int version = 0;
@@ -65,7 +65,7 @@ std::string text_of(const AttentionTiling& t) { return fmt::format("{} by {}", 6
 }  // namespace
 
 // As the texts of kernels/attention_by_warps.cuh divide it: own rows, and two steps of the others. Tiles of warpgroups
-// have rows without space between them and begin at multiples of 1024 bytes.
+// have rows without gaps and begin at multiples of 1024 bytes.
 std::int64_t bytes_of_rows(const AttentionPlan& p, bool gradient) {
   const bool groups = p.path == AttentionPlan::Path::groups;
   const auto row_of = [&](std::int64_t n) { return (n + 15) / 16 * 16 + (groups ? 0 : 8); };
@@ -128,7 +128,7 @@ AttentionPlan plan_attention(const Gpu& gpu, const AttentionCall& call, const Vi
     if (bytes <= gpu.limits().shared) return made;
   }
   if (wider > 128 || call.mask || call.documents) return plan;
-  // Rows that share what is read for them are faster, while they fill the GPU and their sums fit registers.
+  // Rows that share the data read for them are faster, as long as they fill the GPU and their sums fit registers.
   const bool many = batches * ((rows + 127) / 128) >= gpu.multiprocessors();
   for (const int s : {2, 1}) {
     if (s == 2 && (wider > 64 || !many)) continue;

@@ -23,7 +23,7 @@ struct AttentionPlan {
   std::int64_t width = 0, values = 0;  // of a row of q and k, and of v
   DType dtype = DType::f32;
   bool masked = false, documents = false;
-  int slices = 0;                                             // warps: a warp has so many times 16 rows
+  int slices = 0;                                             // warps: groups of 16 rows per warp
   AttentionTiling forward{}, rows{}, columns{}, v_columns{};  // pipeline; v_columns: dv by a launch of its own
 
   bool splits_columns() const { return v_columns.step > 0; }
@@ -32,20 +32,20 @@ struct AttentionPlan {
 // Shapes as of calls/attention.h.
 AttentionPlan plan_attention(const Gpu& gpu, const AttentionCall& call, const View& q, const View& k, const View& v);
 
-// Tiles by widths alone.
+// Tiles, decided by widths alone.
 AttentionPlan pipelined_attention_plan(std::int64_t width, std::int64_t values, DType dtype, bool masked = false,
                                        bool documents = false);
 
-// Texts of kernels. `makes`: which of dk and dv a launch for columns makes.
+// Texts of kernels. `makes`: which of dk and dv a launch for columns computes.
 enum class ColumnGradients { both, k, v };
 KernelSource attention_source(const AttentionPlan& plan);  // of warps and of single groups
 KernelSource attention_forward_source(const AttentionPlan& plan);
 KernelSource attention_row_gradient_source(const AttentionPlan& plan);
 KernelSource attention_column_gradient_source(const AttentionPlan& plan, ColumnGradients makes);
-// Shared memory of a block by warps or single groups.
+// Shared memory of a block of `warps` or `groups`.
 std::int64_t bytes_of_rows(const AttentionPlan& plan, bool gradient);
 std::int64_t bytes_of_columns(const AttentionPlan& plan);
-// The same of the pipeline: own rows of one matrix or two, rings, two numbers per row of a step, barriers.
+// The same for the pipeline: own rows of one matrix or two, rings, two numbers per row of a step, barriers.
 int shared_bytes(const AttentionTiling& t, bool two_own, bool numbers);
 
 }  // namespace ebb::cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Elements that ranks exchange: by NCCL where every rank has a GPU of its own, else by way of the host.
+// Exchange of elements between ranks: by NCCL if every rank has a GPU of its own, else via the host.
 #include <vector>
 
 #include "backend/background.h"
@@ -19,7 +19,7 @@ void run_collective(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   dense.inputs = given;
   if (NcclRanks* const ranks = ranked ? NcclRanks::of(*ranked, gpu) : nullptr) {
     check(driver().synchronize(gpu.stream()), "cuStreamSynchronize");
-    mark.throw_so_far();  // other ranks must not go on with what this one could not compute
+    mark.throw_so_far();  // other ranks must not continue with a failed computation of this one
     ranks->run(*ranked, dense);
     return;
   }
@@ -41,7 +41,7 @@ void run_collective(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   dense.inputs = sent;
   dense.outputs = received;
   collective.run(dense);
-  wait_for_background();  // one that goes on would do so in host memory that ends here
+  wait_for_background();  // one still running would use host memory that ends here
   for (std::size_t k = 0; k < received.size(); ++k)
     gpu.from_host(call.outputs[k].data, received[k].data, bytes_of(received[k]));
 }

@@ -7,7 +7,7 @@
 
 namespace ebb::cuda {
 
-// The part of cublasLt.h that is called here.
+// The subset of cublasLt.h used here.
 using Status = int;
 inline constexpr Status kNotSupported = 15;
 struct Algorithm {
@@ -57,7 +57,7 @@ struct Lt {
   void* handle = nullptr;
 };
 
-const Lt& lt();  // an Error where there is none
+const Lt& lt();  // throws an Error if there is none
 
 // For tests, before the first product.
 void install_lt(const Lt& table);

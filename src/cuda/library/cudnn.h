@@ -6,8 +6,8 @@
 
 namespace ebb::cuda {
 
-// The part of cudnn_graph.h that is called here: a computation is described by descriptors, which are bags of
-// attributes. tests/cuda/headers_test.cc compares the numbers with cuDNN's own.
+// The subset of cudnn_graph.h used here: a computation is described by descriptors, which are bags of attributes.
+// tests/cuda/headers_test.cc compares the numbers with cuDNN's own.
 namespace cudnn {
 using Status = int;
 using Descriptor = void*;
@@ -41,7 +41,7 @@ enum Attribute : int {
   kPlanHandle = 400,
   kPlanConfig,
   kPlanWorkspace,
-  // For each of the three operations: factors of the result and of what was there before, the convolution, and its
+  // For each of the three operations: factors of the result and of the previous content, the convolution, and its
   // tensors: W, X, Y; W, DX, DY; DW, X, DY.
   kForwardAlpha = 700,
   kBackwardDataAlpha = 706,
@@ -70,8 +70,8 @@ enum Note : int {
   kWinograd6x6,
   kWinograd13x13,
 };
-inline constexpr int kNotes = 10;                                  // that there are
-inline constexpr int kRuntimeCompilation = 0, kBehaviorNotes = 5;  // what an engine does; how many such notes there are
+inline constexpr int kNotes = 10;                                  // how many exist
+inline constexpr int kRuntimeCompilation = 0, kBehaviorNotes = 5;  // an engine's behaviour; number of such notes
 enum DataType : int { kF32 = 0, kF64 = 1, kF16 = 2, kBf16 = 9 };
 inline constexpr int kCrossCorrelation = 1;          // a convolution's mode: windows are not mirrored
 inline constexpr int kModeA = 3, kModeFallback = 2;  // of heuristics
@@ -96,7 +96,7 @@ struct Cudnn {
 // Null where there is none, or EBB_CUDNN=0: convolutions are then products of columns (window.cc).
 const Cudnn* cudnn_table();
 
-// For tests: this table from now on, or none.
+// For tests: uses this table from now on, or none.
 void install_cudnn(const Cudnn* table);
 
 }  // namespace ebb::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Convolutions by cuDNN's graphs of one operation. Which engine runs one is found once per process for its shapes,
-// strides, dtypes and alignment: the first that cuDNN's heuristic proposes and that gives the same bits in every run.
+// Convolutions by cuDNN's graphs of one operation. The engine is chosen once per process for given shapes, strides,
+// dtypes and alignment: the first that cuDNN's heuristic proposes and that gives the same bits in every run.
 #include "cuda/library/cudnn_convolution.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ void check_cudnn(cudnn::Status status, const char* call) {
   require(status == 0, "cuda: {} failed with status {}", call, status);
 }
 
-// A descriptor that is destroyed with its owner.
+// A descriptor destroyed with its owner.
 class Described {
  public:
   Described(const Cudnn& table, Kind kind) : table_(&table) {
@@ -84,8 +84,8 @@ Geometry::Tensor tensor_of(const View& v) {
   return t;
 }
 
-// The zeros behind the last element, along one axis: as many as before the first where that gives as many windows,
-// since not every engine has both; nothing where windows end before the last element could be looked at.
+// The zeros after the last element, along one axis: as many as before the first if that gives as many windows, since
+// not every engine has both; empty if windows end before the last element.
 std::optional<std::int64_t> zeros_after(std::int64_t size, std::int64_t taps, std::int64_t windows, std::int64_t stride,
                                         std::int64_t before, std::int64_t dilation) {
   const std::int64_t reach = (taps - 1) * dilation + 1;
@@ -96,7 +96,7 @@ std::optional<std::int64_t> zeros_after(std::int64_t size, std::int64_t taps, st
   return after;
 }
 
-// A plan, and what it was made of: cuDNN does not say how much of that it copies.
+// A plan and its inputs: cuDNN does not say how much of them it copies.
 struct ConvolutionPlan {
   std::vector<Described> parts;  // the plan is the last
   std::int64_t workspace;
@@ -114,7 +114,7 @@ Described tensor(const Cudnn& table, const Geometry::Tensor& t, std::int64_t id)
   return d;
 }
 
-// The same bits in every run, and of every product the digits of its factors: see run_by_cudnn.
+// Requires the same bits in every run, and products with the digits of their factors: see run_by_cudnn.
 bool is_welcome(std::span<const int> notes, DType factors) {
   return std::none_of(notes.begin(), notes.end(), [&](int note) {
     switch (note) {
@@ -127,7 +127,7 @@ bool is_welcome(std::span<const int> notes, DType factors) {
       case kWinograd13x13:
         return true;
       case kDownConvertInputs:
-      case kTensorCore:  // f64 has tensor cores of its own, which round as others do
+      case kTensorCore:  // f64 has tensor cores of its own, which round normally
         return factors == DType::f32;
       default:
         return false;
@@ -135,7 +135,7 @@ bool is_welcome(std::span<const int> notes, DType factors) {
   });
 }
 
-// Reads an attribute of an engine; nothing where cuDNN does not say.
+// Reads an attribute of an engine; empty if cuDNN does not say.
 std::optional<std::vector<int>> notes_of(const Cudnn& table, Descriptor config, int attribute, int type, int most) {
   const Described engine(table, kEngine);
   Descriptor found = engine.get();
@@ -148,8 +148,8 @@ std::optional<std::vector<int>> notes_of(const Cudnn& table, Descriptor config, 
   return notes;
 }
 
-// The kernels that cuDNN 9.19 generates at run time store 16 bytes at a time wherever a plane begins, or where the
-// channels of a pixel do: a plane of 31 x 31 numbers in f32 ended in a misaligned address (compute-sanitizer).
+// The kernels that cuDNN 9.19 generates at run time store 16 bytes at a time wherever a plane begins, or the channels
+// of a pixel do: a plane of 31 x 31 numbers in f32 ended in a misaligned address (compute-sanitizer).
 bool may_be_generated(const Geometry& g) {
   const auto whole = [](const Geometry::Tensor& t) {
     const std::int64_t together = t.strides[1] == 1 ? t.sizes[1] : t.sizes[2] * t.sizes[3];  // channels, or a plane
@@ -159,7 +159,7 @@ bool may_be_generated(const Geometry& g) {
   return whole(g.x) && whole(g.y);
 }
 
-// Whether this engine gives what was promised: see run_by_cudnn.
+// Whether this engine keeps the promises of run_by_cudnn.
 bool is_welcome(const Cudnn& table, Descriptor config, const Geometry& g) {
   const auto numbers = notes_of(table, config, kEngineNotes, kNumericalNote, kNotes);
   const auto behavior = notes_of(table, config, kEngineBehavior, kBehaviorNote, kBehaviorNotes);
@@ -180,7 +180,7 @@ Described convolution_of(const Cudnn& table, const Geometry& g) {
   return c;
 }
 
-// The graph of the one operation, after its parts; false where cuDNN does not take it.
+// Appends the graph of the one operation and its parts; false if cuDNN does not accept it.
 bool describe_graph(const Cudnn& table, void* handle, const Geometry& g, std::vector<Described>& parts) {
   parts.push_back(convolution_of(table, g));
   parts.push_back(tensor(table, g.w, 'w'));
@@ -241,8 +241,8 @@ std::optional<ConvolutionPlan> make_plan(const GpuModel& model, const Cudnn& tab
   return std::nullopt;
 }
 
-// cuDNN's handle of a GPU, which one thread uses at a time, and the plans made so far. Never destroyed: by the end of
-// the process the driver may be gone.
+// cuDNN's handle of a GPU, used by one thread at a time, and the plans made so far. Never destroyed: by the end of the
+// process the driver may be gone.
 struct CudnnOfGpu {
   std::mutex mutex;
   const Cudnn* table = nullptr;

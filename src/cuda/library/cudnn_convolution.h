@@ -7,11 +7,11 @@
 
 namespace ebb::cuda {
 
-// Which of x, w and y of a convolution is made of the other two.
+// Which of x, w and y of a convolution is computed from the other two.
 enum class ConvolutionResult : std::uint8_t { y, x, w };
 
 // Runs it by cuDNN, with deterministic algorithms only; products of f32 are not rounded to TF32. w is dense, x and y
-// have any strides, and y may be f32 where the others are halves. Returns false, with nothing done, where there is no
+// have any strides, and y may be f32 where the others are halves. Returns false, having done nothing, if there is no
 // cuDNN or it has no algorithm for it.
 bool run_by_cudnn(Gpu& gpu, ConvolutionResult result, const ConvCall& call, const View& x, const View& w,
                   const View& y);

@@ -7,8 +7,8 @@
 
 namespace ebb::cuda {
 
-// The part of cusolverDn.h that is called here, the same for f32 and f64: matrices are stored by columns, sizes of
-// workspaces are elements, and `info` is on the device.
+// The subset of cusolverDn.h used here, the same for f32 and f64: matrices are stored by columns, sizes of workspaces
+// are in elements, and `info` is on the device.
 namespace cusolver {
 
 using Status = int;
@@ -52,7 +52,7 @@ struct OfType {
   X(create_svd_options, cusolverDnCreateGesvdjInfo, (void**)) \
   X(create_eigen_options, cusolverDnCreateSyevjInfo, (void**))
 
-// Eigenvectors of many matrices; sizes of workspaces are bytes.
+// Eigenvectors of many matrices; sizes of workspaces are in bytes.
 #define EBB_CUSOLVER_SINCE_12_6(X)                                                                               \
   X(create_params, cusolverDnCreateParams, (void**))                                                             \
   X(syev_batched_size, cusolverDnXsyevBatched_bufferSize,                                                        \
@@ -70,8 +70,8 @@ struct Cusolver {
   cusolver::OfType f32, f64;
 };
 
-// The part of cublas_api.h that factors many matrices at a time, which are given by an array of pointers on the device.
-// Verdicts of getrs are about its arguments, and the host's.
+// The subset of cublas_api.h that factors many matrices at a time, given by an array of pointers on the device.
+// Verdicts of getrs concern its arguments, and are on the host.
 #define EBB_CUBLAS(X)                  \
   X(create, cublasCreate_v2, (void**)) \
   X(set_stream, cublasSetStream_v2, (void*, Stream))
@@ -89,7 +89,7 @@ struct Cublas {
 #undef EBB_MEMBER
 };
 
-// Null where there is none, or EBB_CUSOLVER=0 says so.
+// Null where there is none, or with EBB_CUSOLVER=0.
 const Cusolver* cusolver_table();
 const Cublas* cublas_table();
 

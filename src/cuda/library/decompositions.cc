@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Eigenvalues, singular values and orthonormal columns by cuSOLVER: small matrices all at once by Jacobi's rotations
-// where it has them, larger ones for eigenvalues, others one after the other. Where neither pays, the host is faster.
+// Eigenvalues, singular values and orthonormal columns by cuSOLVER: small matrices all at once by Jacobi's rotations if
+// it has them, larger ones for eigenvalues, others one after the other. Where neither pays off, the host is faster.
 #include <algorithm>
 
 #include "cuda/library/kernels.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kJacobiRows = 32;  // up to which cuSOLVER takes many matrices at a time
 
-// Columns [first, first + length) of what is packed, for all matrices: those of `from`, [count, columns, length].
+// Columns [first, first + length) of the packed result, for all matrices: those of `from`, [count, columns, length].
 void pack(Gpu& gpu, const View& out, std::int64_t first, const View& from) {
   View to = out;
   to.data = element_at(out, first);
@@ -128,7 +128,7 @@ class Decomposed {
   static constexpr const char* kName = "a factorisation";
 
   View room(const Shape& shape, int which) { return workspace(gpu_, a_.dtype, shape, keep_[which], kName); }
-  // Of matrices or rows that lie one after the other.
+  // For consecutive matrices or rows.
   static std::byte* matrix(const View& v, std::int64_t i) { return element_at(v, i * v.strides[0]); }
 
   Gpu& gpu_;
@@ -139,7 +139,7 @@ class Decomposed {
   const int n_, m_;
   View a_, info_;
   BufferPtr keep_[6];
-  std::vector<std::byte> host_work_;  // until the verdicts are there
+  std::vector<std::byte> host_work_;  // kept until the verdicts are read
 };
 
 }  // namespace

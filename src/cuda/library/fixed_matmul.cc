@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Products of f32 and f64 whose rows do not depend on their batch (kernels/fixed_matmul.cuh). cuBLASLt promises the
-// same bits for the same product only, and chooses its tiles by the number of rows.
+// Products of f32 and f64 whose rows do not depend on their batch (kernels/fixed_matmul.cuh). cuBLASLt only promises
+// the same bits for the same product, and chooses its tiles by the number of rows.
 #include <fmt/format.h>
 
 #include "cuda/kernels/args/matmul.h"
@@ -9,7 +9,7 @@
 
 namespace ebb::cuda {
 void multiply_in_order(Gpu& gpu, const FixedProduct& p) {
-  // Small tiles waste less of themselves on a matrix of few rows or columns.
+  // Small tiles waste less on a matrix of few rows or columns.
   const int width = p.m <= 32 || p.n <= 32 ? 2 : 8;
   const std::int64_t side = kFixedSide * width, tiles_m = (p.m + side - 1) / side, tiles_n = (p.n + side - 1) / side;
   const std::int64_t tiles = tiles_m * tiles_n * p.batches;

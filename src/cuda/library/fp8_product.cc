@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kEach = 16;  // cuBLASLt multiplies FP8 in multiples of 16
 std::int64_t with_room(std::int64_t n) { return (n + kEach - 1) / kEach * kEach; }
 
-// The lines of a factor that are summed along, one after the other.
+// The lines of a factor that the product sums along, one after the other.
 struct Lines {
   View codes;   // [lines, room] of u8
   View scales;  // [lines]
@@ -62,7 +62,7 @@ Lines quantized(Gpu& gpu, const View& given, int along, bool e5m2, std::int64_t 
   return to;
 }
 
-// By cuBLASLt; false where it, or the GPU, has no such product.
+// By cuBLASLt; false if it, or the GPU, has no such product.
 bool multiply_codes(Gpu& gpu, Product& p) {
   for (const bool quick : {true, false}) {
     p.fp8->quick = quick;

@@ -11,7 +11,7 @@ namespace {
 
 using Path = AttentionPlan::Path;
 
-// As the kernels read it: 16 bytes of a row at a time. Copies of tiles have no strides of 0 (`tiles`).
+// Makes a view readable by the kernels: 16 bytes of a row at a time. Copies of tiles allow no strides of 0 (`tiles`).
 View readable(Gpu& gpu, const View& x, bool tiles, BufferPtr& keep) {
   bool good = x.strides[3] == 1 && reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0;
   for (const int axis : {0, 1, 2})
@@ -21,7 +21,7 @@ View readable(Gpu& gpu, const View& x, bool tiles, BufferPtr& keep) {
   copy_elements(gpu, to, x);
   return to;
 }
-// Keys and values of one head that others have too, by a stride of 0.
+// Keys and values shared by several heads, as one head, by a stride of 0.
 View without_copies(View x) {
   x.shape = x.shape.with(1, 1);
   return x;
@@ -66,12 +66,12 @@ void launch(Gpu& gpu, const AttentionPlan& plan, const AttentionCall& call, cons
              kAttentionThreads, static_cast<unsigned>(bytes));
 }
 
-// [batch, head, row, element], copied 64 elements of `high` rows at a time. The emulated driver makes none.
+// [batch, head, row, element], copied 64 elements of `high` rows at a time. The emulated driver has none.
 TensorMap tensor_map(const View& x, int high) {
   TensorMap map{};
   if (!x.data || !driver().encode_tiles) return map;
   const auto size = [&](int axis) { return static_cast<std::uint64_t>(x.shape[axis]); };
-  const auto step = [&](int axis) {  // of an axis of one element any is right
+  const auto step = [&](int axis) {  // an axis of one element may have any
     return static_cast<std::uint64_t>(x.shape[axis] == 1 ? x.shape[3] : x.strides[axis]) * 2;
   };
   const std::uint64_t sizes[] = {size(3), size(2), size(1), size(0)}, steps[] = {step(2), step(1), step(0)};
@@ -82,7 +82,7 @@ TensorMap tensor_map(const View& x, int high) {
   return map;
 }
 
-// Blocks stay and take tile after tile. `by_rows`: tiles are of rows, which go through columns.
+// Blocks are persistent and take tile after tile. `by_rows`: tiles are of rows, which iterate over columns.
 void launch_pipeline(Gpu& gpu, const AttentionCall& call, const KernelSource& source, const char* kernel,
                      const AttentionTiling& t, bool by_rows, int bytes, const AttentionViews& m) {
   const int own = 64 * t.consumers, rows_high = by_rows ? own : t.step, columns_high = by_rows ? t.step : own;
@@ -121,7 +121,7 @@ void launch_pipeline(Gpu& gpu, const AttentionCall& call, const KernelSource& so
              static_cast<unsigned>(128 * (t.consumers + 1)), static_cast<unsigned>(bytes));
 }
 
-// A call and what it keeps alive. Heads of k and v that are one in memory by a stride of 0 are one for copies of tiles.
+// A call and the memory it keeps alive. Heads of k and v that share memory (stride 0) are one for copies of tiles.
 struct FusedCall {
   AttentionCall options;
   AttentionPlan plan;
@@ -129,7 +129,7 @@ struct FusedCall {
   AttentionViews m;
   std::array<BufferPtr, 8> keep;
 
-  // q, k and v are inputs[first] and those behind it.
+  // q, k and v are inputs[first] and the two after it.
   FusedCall(const LibraryCall& call, Gpu& gpu, std::size_t first)
       : options(options_as<AttentionCall>(call.attrs)),
         plan(plan_attention(gpu, options, call.inputs[first], call.inputs[first + 1], call.inputs[first + 2])),

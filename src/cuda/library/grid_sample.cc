@@ -113,7 +113,7 @@ void run_grid_sample_image_gradient(const LibraryCall& call, Gpu& gpu) {
              sorted = workspace(gpu, of_keys, lines, kept[4], kGridName);
   const View order = workspace(gpu, DType::i64, lines, kept[1], kGridName);
   const View starts = workspace(gpu, DType::i64, Shape{a.images, a.cells + 1}, kept[2], kGridName);
-  // One more: how many there are. A point is around so many elements as it has taps.
+  // One more, for the total. A point is near as many elements as it has taps.
   const View many =
       workspace(gpu, DType::i64, Shape{lines.numel() * t.all_taps() / kManyGridPoints + 1}, kept[3], kGridName);
   a.keys = keys.data;

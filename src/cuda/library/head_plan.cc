@@ -9,7 +9,7 @@ namespace ebb::cuda {
 namespace {
 
 std::int64_t divided(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-// Rows of pieces of nearly equal length, none longer than `most` if that is a tile's rows or more.
+// Rows of nearly equal pieces, none longer than `most` if that is at least a tile's rows.
 std::int64_t even_length(std::int64_t rows, std::int64_t most, std::int64_t tile) {
   most = std::max(tile, most / tile * tile);
   const std::int64_t each = divided(rows, divided(rows, most));
@@ -35,7 +35,7 @@ HeadPlan plan_head(const GpuModel& model, const HeadWork& work) {
     return plan;
   }
   // A chunk adds to the head's gradient, which takes 8 bytes of traffic per number of it: as long as 700 rows of the
-  // product. One chunk does not need these sums in f32, and may have their memory.
+  // product. A single chunk does not need these sums in f32, and may use their memory.
   const std::int64_t row = 2 * plan.step + 4 * plan.width;  // gradients of logits, x, gradient of x
   const std::int64_t sums = work.head_gradient ? 4 * plan.step * plan.width : 0;
   const std::int64_t most =

@@ -10,8 +10,8 @@
 namespace ebb::cuda {
 namespace {
 
-// Slices whose elements lie side by side are copied 16 bytes at a time: the last dimensions then count those. Returns
-// how many bytes.
+// Slices of contiguous elements are copied 16 bytes at a time: the last dimensions then count those. Returns the number
+// of bytes.
 std::size_t widen_slices(View& x, View& out, int axis) {
   const int last = x.shape.rank() - 1;
   const auto each = static_cast<std::int64_t>(16 / size_of(x.dtype));
@@ -28,14 +28,14 @@ std::size_t widen_slices(View& x, View& out, int axis) {
   return 16;
 }
 
-// Slices that lie densely are copied by groups of lanes, which look at the index once. False where they do not.
+// Dense slices are copied by groups of lanes, which read the index once. False if they are not dense.
 bool gather_rows(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View& x, const View& index, const View& out) {
   const int axis = axis_of(call), rank = x.shape.rank();
   std::int64_t inner = 1;
   for (int d = rank - 1; d > axis; inner *= x.shape[d--]) {
     if (x.shape[d] != 1 && x.strides[d] != inner) return false;
   }
-  View slices = x;  // those before the axis
+  View slices = x;  // the dimensions before the axis
   std::vector<std::int64_t> sizes(x.shape.begin(), x.shape.begin() + axis);
   slices.shape = Shape(sizes);
   std::int64_t x_step = x.strides[axis];

@@ -13,12 +13,12 @@ inline int axis_of(const LibraryCall& call) { return static_cast<int>(call.attrs
 
 inline std::size_t bytes_of(const View& v) { return static_cast<std::size_t>(v.shape.numel()) * size_of(v.dtype); }
 
-// typedef I, an index's type.
+// typedef I, the index type.
 inline std::string index_text(const View& index) {
   return index.dtype == DType::i32 ? "typedef i32 I;\n" : "typedef i64 I;\n";
 }
 
-// The elements of v that the index's coordinates other than `axis` name, in the shape of the index.
+// The elements of v selected by the index's coordinates other than `axis`, in the shape of the index.
 inline View beside(const View& v, const Shape& index, int axis) {
   View out = v;
   out.shape = index;
@@ -26,7 +26,7 @@ inline View beside(const View& v, const Shape& index, int axis) {
   return out;
 }
 
-// The same elements with an axis as the last one.
+// The same elements with the given axis last.
 inline View with_axis_last(const View& v, int axis) {
   View out = v;
   std::vector<std::int64_t> sizes;
@@ -41,7 +41,7 @@ inline View with_axis_last(const View& v, int axis) {
   return out;
 }
 
-// Elements behind the axis.
+// Number of elements in the dimensions after the axis.
 inline std::int64_t inner_of(const Shape& shape, int axis) {
   std::int64_t n = 1;
   for (int d = axis + 1; d < shape.rank(); ++d) n *= shape[d];

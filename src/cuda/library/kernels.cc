@@ -18,7 +18,7 @@ KernelView kernel_view(const View& view) {
   static_assert(std::extent_v<decltype(KernelView::size)> == Shape::kMaxRank);
   KernelView v{static_cast<char*>(view.data), view.shape.numel(), {}, {}};
   std::fill(std::begin(v.size), std::end(v.size), 1);
-  int first = Shape::kMaxRank;  // dimensions that are one in memory are one here: each costs a division
+  int first = Shape::kMaxRank;  // contiguous dimensions are merged: each costs a division
   for (int d = view.shape.rank() - 1; d >= 0; --d) {
     if (view.shape[d] == 1) continue;
     if (first < Shape::kMaxRank && view.strides[d] == v.stride[first] * v.size[first]) {
@@ -53,7 +53,7 @@ void launch_blocks(Gpu& gpu, const KernelSource& source, const char* kernel, std
 void launch_elements(Gpu& gpu, const KernelSource& source, const char* kernel, std::int64_t n, const KernelArgs& args) {
   if (n > 0) launch_blocks(gpu, source, kernel, (n + kThreads - 1) / kThreads, args);
 }
-// In words of up to 16 bytes, and over as few dimensions as the strides allow: indices cost more than the copy.
+// In words of up to 16 bytes, and over as few dimensions as the strides allow: indices cost more than the copy itself.
 void copy_elements(Gpu& gpu, const View& to, const View& from) {
   std::vector<std::int64_t> sizes;
   Strides there{}, here{};
@@ -202,8 +202,8 @@ View at_least_1d(View v) {
   return v;
 }
 
-// As the CPU names it: a label is an operation ("embedding") or names the index itself ("nll_loss: target"); such a one
-// has no axis where the call picks one element a row.
+// Named as on the CPU: a label is an operation ("embedding") or names the index itself ("nll_loss: target"); the latter
+// has no axis where the call picks one element per row.
 Complaints check_index(RunMark& mark, const LibraryCall& call, const View& index, std::int64_t size) {
   const Shape shape = index.shape;
   const std::string label = label_of(call);

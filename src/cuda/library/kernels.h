@@ -11,41 +11,41 @@
 namespace ebb::cuda {
 
 KernelView kernel_view(const View& view);
-// The memory of a view whose elements are of this type.
+// The memory of a view, as elements of this type.
 template <class T>
 T* elements(const View& view) {
   return static_cast<T*>(view.data);
 }
 
-// Texts that come before a kernel's own.
-// typedefs of T, the type in memory, and A, which it is computed in; load(T) -> A and store(A) -> T.
+// Texts that precede a kernel's own.
+// typedefs of T, the type in memory, and A, in which it is computed; load(T) -> A and store(A) -> T.
 std::string element_text(DType dtype);
 // typedef T, a type of the dtype's size.
 std::string bits_text(DType dtype);
-std::string word_text(std::size_t bytes);  // typedef T, of so many bytes, up to 16
+std::string word_text(std::size_t bytes);  // typedef T, of that many bytes, up to 16
 
-// One thread per element of n, as often as needed.
+// One thread per element of n, looping if there are more.
 void launch_elements(Gpu& gpu, const KernelSource& source, const char* kernel, std::int64_t n, const KernelArgs& args);
-// With so many bytes of shared memory.
+// With that many bytes of shared memory.
 void launch_blocks(Gpu& gpu, const KernelSource& source, const char* kernel, std::int64_t blocks,
                    const KernelArgs& args, std::int64_t shared = 0, unsigned threads = kThreads);
 
 void copy_elements(Gpu& gpu, const View& to, const View& from);
 void clear_elements(Gpu& gpu, const View& to);  // zeros
-// A matrix with zeros behind its last row and column.
+// A matrix with zeros after its last row and column.
 void copy_padded(Gpu& gpu, const View& to, const View& from);
 View dense(const View& like, DType dtype, BufferPtr& keep, const Gpu& gpu, const char* what);
 View packed(Gpu& gpu, const View& from, BufferPtr& keep, const char* what);  // `from` itself where it is contiguous
 std::byte* element_at(const View& view, std::int64_t offset);
 
 inline const char* label_of(const LibraryCall& call) { return call.label ? call.label : info(call.op).name.data(); }
-View at_least_1d(View v);  // a scalar is an axis of one element
+View at_least_1d(View v);  // a scalar becomes an axis of one element
 
-// For a kernel that complains of an index: check 0 at a position of `index`.
+// For a kernel that reports a bad index: check 0 at a position of `index`.
 Complaints check_index(RunMark& mark, const LibraryCall& call, const View& index, std::int64_t size);
 
-// out = a·b of floats, of their last two dimensions; out is contiguous, may be wider than a and b, and keeps what it
-// holds as a summand where `add` is set. The dimensions before those are out's in all three.
+// out = a·b of floats, over their last two dimensions; out is contiguous, may be wider than a and b, and is added to if
+// `add` is set. The leading dimensions are out's in all three.
 void multiply_floats(Gpu& gpu, const View& a, const View& b, const View& out, bool add = false,
                      const void* bias = nullptr);
 
@@ -55,35 +55,35 @@ struct FixedProduct {
   DType dtype;
   std::byte *a, *b, *c;
   std::int64_t m, n, k, batches, a_row, a_column, a_batch, b_row, b_column, b_batch;
-  bool add;  // to what c holds
+  bool add;  // to the content of c
 };
 void multiply_in_order(Gpu& gpu, const FixedProduct& p);
 
-// Memory of a call, given back when it ends: what comes later in the stream may use it again.
+// Memory of a call, returned when it ends: later work in the stream may reuse it.
 View workspace(const Gpu& gpu, DType dtype, const Shape& shape, BufferPtr& keep, const char* what);
-// The same elements of memory that lies densely, in another shape.
+// The same elements of dense memory, in another shape.
 View reshaped(const View& dense, const Shape& shape);
-// The last two axes change places.
+// Swaps the last two axes.
 View transposed(View v);
 // Elements [first, first + count) along the axis.
 View part_of(const View& v, int axis, std::int64_t first, std::int64_t count);
 // to = from, converted; both dense.
 void convert_elements(Gpu& gpu, const View& to, const View& from);
 
-// A result [B, T, H, E] of attention as its inputs are: [B, H, T, E].
+// A result [B, T, H, E] of attention in the order of its inputs: [B, H, T, E].
 View heads_second(View x);
-// By kernels that hold scores in registers; false where they are not for these shapes and dtypes.
+// By kernels that hold scores in registers; false if there are none for these shapes and dtypes.
 bool run_fused_attention(const LibraryCall& call, Gpu& gpu);
 bool run_fused_attention_gradient(const LibraryCall& call, Gpu& gpu);
 
-// out (i64): the order of integers from 0 to `most` along the axis; stable. `sorted`: the keys in it, if wanted.
+// out (i64): the order of integers from 0 to `most` along the axis; stable. `sorted`: the keys in it, if requested.
 void argsort_keys(Gpu& gpu, const View& keys, int axis, std::int64_t most, const View& out, void* sorted = nullptr);
 
 // weighted_scatter (y, index, weight) -> x, see ops/index_nodes.h; all dense.
 void scatter_weighted(Gpu& gpu, const View& y, const View& index, const View& weight, const View& x,
                       const Complaints& complaints);
 
-// data *= factor, one number of any floating dtype; data is dense. Where the factor is 1 it is not read.
+// data *= factor, one number of any floating dtype; data is dense. A factor of 1 leaves data unread.
 void scale_elements(Gpu& gpu, const View& data, const View& factor);
 
 void run_convolution(const LibraryCall& call, Gpu& gpu);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Factorisations and solves, a block per matrix, in the type they are computed in (halves: f32). Sums are taken column
-// by column in order, so that they depend neither on the batch nor on how many threads share a column. Large matrices
-// are cuSOLVER's and cuBLAS's where they can be opened, all at a time or, if they are larger, one after the other: the
-// size of a matrix alone decides.
+// Factorisations and solves, a block per matrix, in the compute type (halves: f32). Sums are taken column by column in
+// order, so that they depend neither on the batch nor on how many threads share a column. Large matrices go to cuSOLVER
+// and cuBLAS if available, all at a time or, if they are larger, one after the other: the size of a matrix alone
+// decides.
 #include <limits>
 #include <utility>
 
@@ -16,7 +16,7 @@
 namespace ebb::cuda {
 namespace {
 
-// The last two dimensions, and how many matrices there are.
+// The last two dimensions, and the number of matrices.
 struct MatrixBatch {
   View first;  // the first element of each
   std::int64_t count, rows, columns, row_step, column_step;
@@ -35,12 +35,12 @@ void require_floats(const LibraryCall& call) {
   if (!is_floating(call.inputs[0].dtype)) throw not_floating(label_of(call), call.inputs[0].dtype);
 }
 
-// `out` itself, or memory of the type that its elements are computed in.
+// `out` itself, or memory of its compute type.
 View computed(const Gpu& gpu, const View& out, BufferPtr& keep, const LibraryCall& call) {
   return is_half(out.dtype) ? dense(out, DType::f32, keep, gpu, label_of(call)) : out;
 }
 
-// For a kernel that complains of a matrix: its number, and which column shows it.
+// For a kernel that reports a matrix: its number, and the column at fault.
 using Complaint = Error (*)(const char* operation, const Shape& shape, std::int64_t matrix, std::int64_t column);
 Complaints check_matrix(RunMark& mark, const LibraryCall& call, Complaint complaint) {
   const std::uint64_t step = mark.add_step([label = std::string(label_of(call)), shape = call.inputs[0].shape,
@@ -54,8 +54,8 @@ struct Factors {
   View upper;  // n x (n + k) for each matrix
   BufferPtr keep[3];
 };
-// Factors a, and gives L⁻¹·P·b where there is a b; `determinant` or its logarithm where that is wanted, which a pivot
-// of zero does not keep from being one.
+// Factors a, and computes L⁻¹·P·b if there is a b; `determinant` or its logarithm if requested, for which a pivot of
+// zero is not an error.
 Factors factor(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View* b, void* determinant) {
   const View& a = call.inputs[0];
   const MatrixBatch m(a), right(b ? *b : a);
@@ -84,19 +84,19 @@ Factors factor(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View* b, 
   return f;
 }
 
-// A block of our own is faster in between.
+// In between, a block of our own is faster.
 bool is_for_solver(const Gpu& gpu, std::int64_t n) {
   const bool few = n > 0 && n <= gpu.model().few_rows, many = n >= gpu.model().solver_rows;
   return (few || many) && n <= std::numeric_limits<int>::max();
 }
-// Without cuBLAS nobody takes many small ones at a time.
+// Without cuBLAS there is no call for many small ones at a time.
 bool has_factors(const Gpu& gpu, const Solver& solver, std::int64_t n) {
   return solver && (solver.batch_handle() || n >= gpu.model().solver_rows);
 }
-// Up to this size all matrices at a time, even where there is one: bits do not depend on the batch.
+// Up to this size all matrices at a time, even a single one: bits do not depend on the batch.
 bool is_for_batches(const Gpu& gpu, std::int64_t n) { return n <= gpu.model().batched_rows; }
 
-// Factors by columns, with the rows that were exchanged and a verdict for each matrix.
+// Factors by columns, with the exchanged rows and a verdict for each matrix.
 struct LargeFactors {
   StoredByColumns a;
   View order, info;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Rows stream in chunks, as on the CPU (see there for the formulas): their logits are made by a product, become the
+// Rows stream in chunks, as on the CPU (see there for the formulas): their logits are computed by a product, become the
 // loss and their own gradient, and two more products turn that into dx and dW before the next chunk takes the memory.
-// Logits of f32 exist for a part of the chunk at a time (head_plan.h).
+// Logits of f32 are stored for a part of the chunk at a time (head_plan.h).
 //
-// Rows that do not count have logits, too: leaving them out would need their number on the host, and so a wait. Their
-// rows of x are zeros, and so are their gradients.
+// Ignored rows have logits, too: leaving them out would need their number on the host, and so a wait. Their rows of x
+// are zeros, and so are their gradients.
 //
-// Where a product can leave exponentials, rounded logits are never seen in memory: see kernels/scaled_rows.cuh.
+// Where a product can leave exponentials, rounded logits never reach memory: see kernels/scaled_rows.cuh.
 //
-// With RowUnits a chunk is as many whole units as fit; the loss function gives their cotangents as a graph on this
+// With RowUnits a chunk is as many whole units as fit; the loss function returns their cotangents as a graph on this
 // device, in the order of the stream. A unit that does not fit on its own is streamed twice.
 #include <algorithm>
 #include <utility>
@@ -93,7 +93,7 @@ class LinearCrossEntropy {
     } else {
       logits_ = rows_of_classes(stored, part_, keep_[0]);
     }
-    // f16 has too few exponents for gradients of logits: those products are made in f32.
+    // f16 has too few exponents for gradients of logits: those products are computed in f32.
     wide_ = dtype_ == DType::f16;
     scaled_ = can_be_scaled();
     if (in_place) {
@@ -150,7 +150,7 @@ class LinearCrossEntropy {
  private:
   static constexpr const char* kName = "linear_cross_entropy";
 
-  // Rows of the chunk: positions [begin, begin + count) of those that lie as ChunkRows says.
+  // Rows of the chunk: positions [begin, begin + count), laid out as ChunkRows says.
   struct Rows : ChunkRows {
     std::int64_t count;
     std::int64_t at = 0;  // of a part, its first row in the chunk
@@ -159,9 +159,9 @@ class LinearCrossEntropy {
     return {{.first = 0, .begin = first, .per_side = rows_, .side = 0}, count};
   }
 
-  // cuBLASLt has its fast kernels for sizes and rows of halves in eights: the head is copied with zeros behind its last
-  // class and column, so that logits behind the last class are zeros, and the gradients of those as well. Rows that the
-  // head's gradient sums over are in eights, too.
+  // cuBLASLt has its fast kernels for sizes and rows of halves in eights: the head is padded with zeros after its last
+  // class and column, so that logits after the last class are zeros, and their gradients as well. Rows that the head's
+  // gradient sums over are in eights, too.
   bool is_padded() const { return is_half(dtype_) && (step_ != classes_ || width_ != given_); }
   void pad_head() {
     const View padded = workspace(gpu_, dtype_, Shape{step_, width_}, keep_padded_, kName);
@@ -184,7 +184,7 @@ class LinearCrossEntropy {
   std::int64_t room_of(std::int64_t rows) const {
     return dtype_ == DType::bf16 ? aligned_step(gpu_.model(), rows) : rows;
   }
-  // Rows of the head's classes and what pads them.
+  // Rows of the head's classes, including padding.
   View rows_of_classes(DType dtype, std::int64_t rows, BufferPtr& keep) const {
     View made = workspace(gpu_, dtype, Shape{room_of(rows), step_}, keep, kName);
     made.shape = Shape{room_of(rows), head_.shape[0]};
@@ -212,7 +212,7 @@ class LinearCrossEntropy {
   void clear(const View& v) { gpu_.clear(v.data, static_cast<std::size_t>(v.shape.numel()) * size_of(v.dtype)); }
 
   void take(const View& whole, const View& block, const Rows& rows, bool put) {
-    const auto each = static_cast<std::int64_t>(16 / size_of(dtype_));  // at once, where they lie side by side
+    const auto each = static_cast<std::int64_t>(16 / size_of(dtype_));  // at a time, where contiguous
     const bool wide =
         whole.strides[1] == 1 && width_ % each == 0 && given_ % each == 0 && whole.strides[0] % each == 0 &&
         (reinterpret_cast<std::uintptr_t>(whole.data) | reinterpret_cast<std::uintptr_t>(block.data)) % 16 == 0;
@@ -264,7 +264,7 @@ class LinearCrossEntropy {
     p.step = step_;
     return can_make_exponentials(gpu_, p);
   }
-  // Losses, and what add_gradients needs: exponentials, rows of x and their factors.
+  // Losses, and the inputs of add_gradients: exponentials, rows of x and their factors.
   void make_scaled(const Rows& rows) {
     const View& weight = small(weight_, 1);
     const auto numbers = [&](std::int64_t which) { return reinterpret_cast<f32*>(row_number(which)); };
@@ -388,8 +388,8 @@ class LinearCrossEntropy {
                 staged.threads, staged.bytes);
   }
 
-  // The kernel that keeps a row on chip, two rows on a multiprocessor or one, if there is one. How many threads add up
-  // a row depends on its length alone, so that losses have the same bits with and without gradients.
+  // The kernel that keeps a row on chip, two rows per multiprocessor or one, if it exists. The number of threads that
+  // sum a row depends on its length alone, so that losses have the same bits with and without gradients.
   struct StagedRows {
     const char* kernel = nullptr;
     unsigned threads = 0, bytes = 0;
@@ -484,7 +484,7 @@ class LinearCrossEntropy {
     }
   }
 
-  // Takes a view [units, ..] or [sides·units, ..], or one number, which is given whole.
+  // Takes a view [units, ..] or [sides·units, ..], or one number, which is passed whole.
   Tensor units_of(const View& all, std::int64_t first, std::int64_t count) {
     const bool whole = all.shape.rank() == 0;
     const std::int64_t sides = whole ? 1 : all.shape[0] / units_->units;
@@ -517,7 +517,7 @@ class LinearCrossEntropy {
   View x_, head_, target_, cotangent_, bias_, weight_, losses_, dx_, dhead_, dbias_;
   std::span<const View> further_;
   DType dtype_, compute_;
-  std::int64_t rows_, given_, width_ = 0, classes_, step_ = 0;  // width and step: with what pads them
+  std::int64_t rows_, given_, width_ = 0, classes_, step_ = 0;  // width and step: including padding
   std::int64_t chunk_ = 1, part_ = 1;                           // rows, see HeadPlan
   bool wide_ = false, usual_ = false, scaled_ = false, begun_ = false, bias_begun_ = false;
   View row_numbers_, parts_;

@@ -33,7 +33,7 @@ bool lies_side_by_side(const View& x, int axis) {
 void run_cat(const LibraryCall& call, Gpu& gpu) {
   std::int64_t start = 0;
   const int axis = axis_of(call);
-  // One dense piece behind the other: one launch, however many there are.
+  // Consecutive dense pieces: one launch, however many there are.
   bool dense = true;
   for (int d = 0; d < axis; ++d) dense &= call.outputs[0].shape[d] == 1;
   for (const View& x : call.inputs) dense &= is_contiguous(x.shape, x.strides);
@@ -103,7 +103,7 @@ void run_arg(const LibraryCall& call, Gpu& gpu) {
 
 namespace {
 
-// T and A of elements, and S, in which they are added or compared.
+// T and A of elements, and S, the type for adding or comparing.
 std::string scan_text(DType dtype) {
   const bool real = is_floating(dtype);
   return element_text(dtype) +
@@ -122,7 +122,7 @@ ScannedLines scanned_lines(const LibraryCall& call, const View& lines, const Vie
           .pieces = pieces};
 }
 
-// Lines that lie side by side: in one pass, by as many threads as a line has elements for, or by chunks.
+// Interleaved lines: in one pass, by as many threads as a line has elements, or by chunks.
 void scan_by_blocks(const LibraryCall& call, Gpu& gpu, const std::string& text, const View& lines,
                     const View& results) {
   const View x = at_least_1d(call.inputs[0]);

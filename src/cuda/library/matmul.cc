@@ -26,7 +26,7 @@ void multiply_as_given(Gpu& gpu, const Product& p);
 std::atomic<long> by_own_kernel{0};
 
 // Where k is long and the result narrow there are too few tiles for all multiprocessors, as in the gradients of weights
-// over many tokens: parts of k are products side by side, added in order. Whether is decided by k and n alone, so that
+// over many tokens: parts of k are products side by side, added in order. This is decided by k and n alone, so that
 // rows do not depend on their number.
 bool divides(const GpuModel& model, const Product& p) {
   return is_half(p.in) && p.batches == 1 && p.k >= model.long_product && p.k % (8 * model.product_parts) == 0 &&
@@ -163,15 +163,15 @@ void multiply_floats(Gpu& gpu, const View& given_a, const View& given_b, const V
     Matrix x;
     x.row_step = v.strides[rank - 2];
     x.column_step = v.strides[rank - 1];
-    if (columns == 1) x.column_step = 1;  // its stride means nothing
+    if (columns == 1) x.column_step = 1;  // its stride is irrelevant
     if (rows == 1 && x.column_step == 1) x.row_step = columns + v.room;
     x.room = v.room;
     return x;
   };
   p.a = matrix(a, p.m, p.k);
   p.b = matrix(b, p.k, p.n);
-  // Batches: the innermost dimension goes along in a call; where b is the same for all of them, and a's rows go on
-  // evenly, it is only more rows.
+  // Batches: the innermost dimension is part of each call; if b is the same for all of them, and a's rows continue
+  // evenly, it is just more rows.
   int inner = rank - 3;
   p.batches = 1;
   while (inner >= 0 && out.shape[inner] == 1) --inner;
@@ -181,7 +181,7 @@ void multiply_floats(Gpu& gpu, const View& given_a, const View& given_b, const V
   }
   p.c_step = out.strides[rank - 2];
   p.c_room = out.room;
-  if (out.shape[rank - 2] == 1) p.c_step = p.n + p.c_room;  // its stride means nothing
+  if (out.shape[rank - 2] == 1) p.c_step = p.n + p.c_room;  // its stride is irrelevant
   p.c_batch = p.m * p.c_step;
   if (inner >= 0) {
     p.batches = out.shape[inner];

@@ -22,7 +22,7 @@ namespace {
 std::atomic<bool> nccl_installed{false};
 std::atomic<const Nccl*> installed_nccl{nullptr};
 
-constexpr int kBus = 33, kSlot = 34, kDomain = 50;  // device attributes: where a GPU is
+constexpr int kBus = 33, kSlot = 34, kDomain = 50;  // device attributes: a GPU's PCI address
 
 // A rank's description of itself.
 struct Card {
@@ -146,7 +146,7 @@ void* NcclRanks::scratch(std::size_t bytes) {
   return scratch_.back().data();
 }
 
-// NCCL would wait forever for a rank that is lost; the device's stream must not be left waiting for it.
+// NCCL would wait forever for a lost rank; the device's stream must not be left waiting for it.
 void NcclRanks::wait(const RankedCollective& collective) {
   cuda::check(driver().record(after_, gpu_.stream()), "cuEventRecord");
   for (int round = 0;; ++round) {

@@ -11,7 +11,7 @@
 
 namespace ebb::cuda {
 
-// The part of nccl.h that is called here.
+// The subset of nccl.h used here.
 using NcclComm = void*;
 struct NcclId {
   char bytes[128];
@@ -39,11 +39,11 @@ struct Nccl {
 const Nccl* nccl();                    // null where it is not installed
 void install_nccl(const Nccl* table);  // for tests; null: as if there were none
 
-// The ranks of a world that has a GPU for each of them. NCCL works on a stream of its own, which waits for the
-// device's and which the device's waits for.
+// The ranks of a world with a GPU for each of them. NCCL works on a stream of its own; it and the device's stream wait
+// for each other.
 class NcclRanks final : public DeviceTransport {
  public:
-  // Null where NCCL is missing on one of the ranks, or where ranks share a GPU. All ranks come to the same answer: the
+  // Null where NCCL is missing on one of the ranks, or where ranks share a GPU. All ranks get the same answer: the
   // first call for a world is a collective.
   static NcclRanks* of(const RankedCollective& collective, Gpu& gpu);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // With patches [N·P·Q, R·S·C], one row per window, and windows W [K, R·S·C]:
 //   y = patches·Wᵀ [N·P·Q, K],   dW = yᵀ·patches,   patches of dx = y·W
-// cuDNN reads a picture's three channels as eight, or without tensor cores; here every number is one of the product's.
+// cuDNN reads a picture's three channels as eight, or without tensor cores; here no number of the product is padding.
 #include "cuda/library/patches.h"
 
 #include <utility>
@@ -11,7 +11,7 @@
 namespace ebb::cuda {
 namespace {
 
-// [N, C, P·R, Q·S] -> [N, P, Q, R, S, C], where it lies.
+// [N, C, P·R, Q·S] -> [N, P, Q, R, S, C], in place.
 View in_patches(const View& x, std::int64_t taps_h, std::int64_t taps_w) {
   const auto size = [&](int d) { return x.shape[d]; };
   const auto step = [&](int d) { return x.strides[d]; };
@@ -21,7 +21,7 @@ View in_patches(const View& x, std::int64_t taps_h, std::int64_t taps_w) {
   return v;
 }
 
-// [N, C, H, W] as the matrix [N, H·W·C] or, by pixels, [N·H·W, C], with the channels last; a copy where they are not.
+// [N, C, H, W] as the matrix [N, H·W·C] or, by pixels, [N·H·W, C], with channels last; copied if they are not.
 View pixel_matrix(Gpu& gpu, const View& v, bool by_pixels, BufferPtr& keep, const char* what) {
   View last = v;
   last.shape = Shape{v.shape[0], v.shape[2], v.shape[3], v.shape[1]};

@@ -5,9 +5,9 @@
 
 namespace ebb::cuda {
 
-// A convolution, or a gradient of one, whose windows lie side by side and cover the image, as the patches of a vision
-// transformer do: one product, of images whose channels lie last (ConvCall::last). The bias, where there is one (data
-// not null), is added before y is rounded. Returns false, with nothing done, for other windows.
+// Computes a convolution, or a gradient of one, whose windows are side by side and cover the image, like the patches of
+// a vision transformer, as one product, for channels-last images (ConvCall::last). The bias, if any (data not null), is
+// added before y is rounded. Returns false, having done nothing, for other windows.
 bool run_as_patches(Gpu& gpu, ConvolutionResult result, const ConvCall& call, const View& x, const View& w,
                     const View& y, const View& bias, const char* what);
 

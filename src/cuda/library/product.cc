@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Products by cuBLASLt: their description, and which of its algorithms makes them.
+// Products by cuBLASLt: their description, and the choice of its algorithms.
 #include "cuda/library/product.h"
 
 #include <algorithm>
@@ -142,8 +142,8 @@ std::vector<Heuristic> LtProduct::proposals(const Product& p, std::size_t most_w
 
 namespace {
 
-// For products of fewer rows cuBLASLt knows other kernels, which add in another order: the algorithm is that of so many
-// rows, where it takes fewer.
+// For products of fewer rows cuBLASLt has other kernels, which add in another order: for fewer rows, the algorithm is
+// the one for this number.
 Product with_enough_rows(const GpuModel& model, const Product& p) {
   Product q = p;
   if (is_half(p.in) && p.batches == 1) q.m = std::max(p.m, model.fewest_product_rows);
@@ -159,7 +159,7 @@ std::atomic<double>& least_operations() {
   return *least;
 }
 
-// Milliseconds of each, the least of a few times in turns. Products are made where they will be made again.
+// Milliseconds of each, the minimum of a few alternating runs. Products are timed in the memory they will run in.
 std::vector<float> times_of(Gpu& gpu, const Product& p, const LtProduct& product, const std::vector<Heuristic>& all) {
   std::size_t bytes = 0;
   for (const Heuristic& h : all) bytes = std::max(bytes, h.workspace);
@@ -190,7 +190,7 @@ std::vector<float> times_of(Gpu& gpu, const Product& p, const LtProduct& product
   return best;
 }
 
-// Asking costs more than a small product, and timing more than a large one: answers are kept.
+// Querying costs more than a small product, and timing more than a large one: answers are kept.
 struct Known {
   std::vector<Heuristic> proposals;
   std::size_t fastest = 0;
@@ -202,9 +202,9 @@ struct Known {
 double tune_products_from(double operations) { return least_operations().exchange(operations); }
 
 // The first that the heuristic proposes; none that divides k among blocks, since then the order of a sum would depend
-// on the number of rows; and of halves, that of at least GpuModel::fewest_product_rows rows. Of large products of
-// halves the fastest: they differ in their tiles, and all of these add along k in the same order (tests compare their
-// bits), so that timing decides about nothing but time.
+// on the number of rows; for halves, that of at least GpuModel::fewest_product_rows rows. For large products of halves
+// the fastest: they differ in their tiles, and all of these add along k in the same order (tests compare their bits),
+// so that timing affects nothing but time.
 std::optional<Heuristic> algorithm_for(Gpu& gpu, const Product& p, const LtProduct& product) {
   const std::array<std::uint32_t, 4> aligned = alignments(p);
   const std::int64_t fp8 = p.fp8 ? 1 + p.fp8->a_e5m2 * 2 + p.fp8->b_e5m2 * 4 + p.fp8->quick * 8 : 0;
@@ -251,7 +251,7 @@ std::optional<Heuristic> algorithm_for(Gpu& gpu, const Product& p, const LtProdu
                             static_cast<double>(p.batches);
   if (!(is_half(p.in) || p.fp8) || operations < least_operations().load(std::memory_order_relaxed))
     return k.proposals.front();
-  // Timing would overwrite c, and while a graph is recorded nothing runs.
+  // Timing would overwrite c, and nothing runs while a graph is recorded.
   const bool can_time = !p.add && asked.m == p.m && !Recorder::of_thread() && !gpu.streams().capturing();
   if (!k.timed && can_time && k.proposals.size() > 1) {
     const std::vector<float> times = times_of(gpu, p, product, k.proposals);

@@ -11,17 +11,17 @@
 
 namespace ebb::cuda {
 
-// A matrix of row-major rows x columns elements in memory, as cuBLASLt wants it: one of the strides is 1.
+// A row-major matrix of rows x columns elements in memory, as cuBLASLt requires: one of the strides is 1.
 struct Matrix {
   std::byte* data = nullptr;
   std::int64_t row_step = 0, column_step = 0, batch_step = 0;
-  std::int64_t room = 0;  // elements behind each row, or column where those lie in memory, that hold nothing
+  std::int64_t room = 0;  // unused elements after each row, or column where columns are contiguous
 
   bool by_rows() const { return column_step == 1; }
   std::int64_t step() const { return by_rows() ? row_step : column_step; }
 };
 
-// Factors of eight bits, both stored with their sum along memory: a by rows, b by columns. Rows of the product are
+// Factors of eight bits, both stored contiguously along the sum: a by rows, b by columns. Rows of the product are
 // multiplied by a_scales, columns by b_scales.
 struct Fp8Factors {
   bool a_e5m2 = false, b_e5m2 = false;
@@ -36,7 +36,7 @@ struct Product {
   DType in, out;
   std::byte* c;
   std::int64_t c_step, c_batch;        // rows of c are c_step apart, n where they are dense
-  bool add;                            // to what c holds
+  bool add;                            // accumulates into c
   const void* bias = nullptr;          // n elements like those of c, added to each row before it is rounded
   std::optional<Fp8Factors> fp8 = {};  // `in` is then u8
   std::int64_t c_room = 0;             // as that of a and b
@@ -49,25 +49,25 @@ class LtProduct {
   ~LtProduct();
   LtProduct(const LtProduct&) = delete;
 
-  // False where cuBLASLt does not support this product after all.
+  // False if cuBLASLt does not support this product after all.
   bool run(Gpu& gpu, const Product& p, const Heuristic& algorithm, void* workspace) const;
-  // Proposals of cuBLASLt, best first, without those that divide k among blocks. Maybe none.
+  // Proposals of cuBLASLt, best first, without those that divide k among blocks. Possibly empty.
   std::vector<Heuristic> proposals(const Product& p, std::size_t most_workspace) const;
-  // Does an algorithm that was proposed for another product make this one?
+  // Does an algorithm proposed for another product work for this one?
   bool takes(const Heuristic& algorithm) const;
 
  private:
   void *product_ = nullptr, *a_ = nullptr, *b_ = nullptr, *c_ = nullptr;
 };
 
-// The algorithm for a product: always the same for the same product in a process. None where cuBLASLt has none.
+// The algorithm for a product: always the same for the same product in a process. Empty if cuBLASLt has none.
 std::optional<Heuristic> algorithm_for(Gpu& gpu, const Product& p, const LtProduct& product);
 
-// From so many floating-point operations on the algorithm of halves is the fastest of those proposed, by timing,
-// instead of the first. Returns what it was before. EBB_CUDA_TUNE=0: never.
+// From so many floating-point operations on, uses the fastest of the algorithms proposed for halves, by timing, instead
+// of the first. Returns the previous setting. EBB_CUDA_TUNE=0: never.
 double tune_products_from(double operations);
 
-// How many products cuBLASLt did not support so far.
+// Number of products so far that cuBLASLt did not support.
 long products_by_own_kernel();
 
 }  // namespace ebb::cuda

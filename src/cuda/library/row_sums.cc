@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Sums of rows: tokens are sorted by their rows first, see kernels/add_rows.cuh.
+// Sums of rows: tokens are first sorted by their rows, see kernels/add_rows.cuh.
 #include "cuda/library/row_sums.h"
 
 #include <fmt/format.h>

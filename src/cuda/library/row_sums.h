@@ -4,15 +4,15 @@
 
 namespace ebb::cuda {
 
-// Rows of lines that lie one behind the other, `size` each, which an index along an axis names: dense, i32 where that
-// is enough. One that is outside is said and taken for the line's first.
+// Row numbers for an index along an axis into lines stored one after the other, `size` rows each: dense, i32 if that is
+// wide enough. An index out of range is reported and replaced by the line's first row.
 View rows_of_lines(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View& index, int axis, std::int64_t size,
                    BufferPtr& keep);
 
-// Rows of g, [outer, tokens, inner], are added to those of out, [outer, size, inner], that `rows` names. f32 is added
-// in f64, halves in f32.
+// Adds rows of g, [outer, tokens, inner], to those of out, [outer, size, inner], that `rows` names. f32 is added in
+// f64, halves in f32.
 struct RowSums {
-  View rows, g, out;  // all lie densely
+  View rows, g, out;  // all dense
   std::int64_t outer, size, inner;
 };
 void add_rows(Gpu& gpu, const RowSums& task);

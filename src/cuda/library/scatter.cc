@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // scatter and sums of elements or slices at the places of an index. No two threads add to one float: the order of its
-// sums is that of the index, or of the index's pieces, or they are exact. scatter_plan.h decides how.
+// sums is that of the index, or of the index's pieces, or they are exact. scatter_plan.h decides which.
 #include "cuda/library/scatter_plan.h"
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ struct ScatterTask {
   Gpu& gpu;
   RunMark& mark;
   View out, index, src;
-  View given;  // the index itself: one of slices is seen in the shape of their elements
+  View given;  // the index itself: for slices it is viewed in the shape of their elements
 
   int axis() const { return axis_of(call); }
   ScatterPlan plan() const { return plan_scatter(call, gpu.model()); }
@@ -97,7 +97,7 @@ struct ScatterTask {
   void own_sums(const ScatterPlan& plan) const;
   void exact_sums() const;
 
-  // Room for the sums of pieces, where a line is divided, and what adds them.
+  // Room for the sums of pieces, if a line is divided, and the launch that adds them.
   struct Pieces {
     Pieces(const ScatterTask& t, const ScatterPlan& plan) : task(t), count(plan.pieces) {
       if (count > 1)
@@ -119,7 +119,7 @@ struct ScatterTask {
   };
 };
 
-// Lines of [outer, length, inner], with one step from neighbour to neighbour behind the axis.
+// Lines of [outer, length, inner], with one step from neighbour to neighbour after the axis.
 struct Neighbours {
   View outer;
   std::int64_t step, column;
@@ -171,7 +171,7 @@ void ScatterTask::own_sums(const ScatterPlan& plan) const {
   pieces.add();
 }
 
-// Slices before the axis a few at a time, so that digits take a bounded part of the memory.
+// Slices before the axis a few at a time, so that digits take a bounded amount of memory.
 void ScatterTask::exact_sums() const {
   const ScatterElementsArgs<void, void> e = element_args();
   const std::int64_t length = index.shape[axis()], inner = inner_of(index.shape, axis()), slice = length * inner,
@@ -216,7 +216,7 @@ void ScatterTask::exact_sums() const {
 }
 
 ScatterTask task_of(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
-  const bool onto = call.op == Op::scatter;  // something that is there
+  const bool onto = call.op == Op::scatter;  // writes onto existing elements
   ScatterTask t{call,
                 gpu,
                 mark,
@@ -276,7 +276,7 @@ void run_scatter(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
 
 namespace {
 
-// Lines of an output one behind the other are rows of one element: the elements are sorted by their places.
+// Consecutive lines of an output are rows of one element: the elements are sorted by their places.
 void add_long_lines(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View& out, const View& index,
                     const View& src) {
   const int axis = axis_of(call), last = index.shape.rank() - 1;

@@ -17,20 +17,20 @@ std::int64_t power_of_two_from(std::int64_t n) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(1, n))));
 }
 
-// A piece has at least so many elements, and as many that sums of pieces are a small part of what is read; beyond
-// `most_pieces` of a line pieces become longer.
+// A piece has at least so many elements, and enough that sums of pieces are a small part of the data read; beyond
+// `most_pieces` per line, pieces become longer.
 void divide_line(ScatterPlan& plan, std::int64_t length, std::int64_t least, const GpuModel& model) {
   plan.piece = std::max({least, (length + model.most_pieces - 1) / model.most_pieces, std::int64_t{1}});
   plan.pieces = std::max<std::int64_t>(1, (length + plan.piece - 1) / plan.piece);
 }
 
-// Few places: sums of a thread's own, in as many threads as shared memory has room for.
+// Few places: each thread has its own sums, with as many threads as shared memory has room for.
 std::optional<ScatterPlan> plan_own_sums(std::int64_t length, std::int64_t size, std::int64_t inner, std::int64_t bytes,
                                          const GpuModel& model) {
   std::int64_t threads = kThreads;
   while (threads > 64 && size * threads * bytes > model.own_sum_bytes) threads /= 2;
   ScatterPlan plan{ScatterPlan::Kind::own_sums};
-  // Few neighbours as a power of two, for shared memory's banks; many in equal parts.
+  // A few neighbours: a power of two, for shared memory's banks; many: equal parts.
   const std::int64_t tiles = (inner + threads - 1) / threads;
   plan.columns = inner < 32 ? power_of_two_from(inner) : (inner + tiles - 1) / tiles;
   threads = std::clamp<std::int64_t>((power_of_two_from(length) * plan.columns + 31) / 32 * 32, 32, threads);
@@ -102,7 +102,7 @@ ScatterPlan plan_scatter(const LibraryCall& call, const GpuModel& model) {
   if (rows && (!is_floating(dtype) || inner > 1 || !fits)) return {Kind::sorted};
   if (is_floating(dtype) && same_lines && !fits && length >= model.long_line) return {Kind::sorted};
   const bool divided = is_floating(dtype) && fits && length >= model.long_line_on_chip;
-  // Neighbouring lines are those of neighbouring threads where there are many.
+  // Neighbouring lines go to neighbouring threads if there are many.
   if (inner > 1 && lines >= model.many_lines && !divided) return {Kind::threads};
   if (fits) {
     ScatterPlan plan{Kind::shared, threads, shared};

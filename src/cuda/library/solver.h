@@ -10,10 +10,10 @@
 
 namespace ebb::cuda {
 
-// cuSOLVER's handle of a GPU, which one thread uses at a time, on the calling thread's stream.
+// cuSOLVER's handle of a GPU, used by one thread at a time, on the calling thread's stream.
 class Solver {
  public:
-  // Where there is none, `bool` is false.
+  // Converts to false if there is none.
   explicit Solver(Gpu& gpu);
   explicit operator bool() const { return handle_ != nullptr; }
 
@@ -22,9 +22,9 @@ class Solver {
   void* eigen_options() const { return eigen_options_; }
   const cusolver::OfType& of(DType dtype) const { return dtype == DType::f64 ? table_->f64 : table_->f32; }
   const Cusolver& table() const { return *table_; }
-  void* params() const { return params_; }  // of calls of 64 bits; null: it is too old for them
+  void* params() const { return params_; }  // of the 64-bit API; null: the library is too old for it
 
-  // Many matrices at a time: null where there is no cuBLAS for it.
+  // For many matrices at a time; null if there is no cuBLAS for it.
   void* batch_handle() const { return batch_handle_; }
   const Cublas::OfType& batches_of(DType dtype) const { return dtype == DType::f64 ? batches_->f64 : batches_->f32; }
 
@@ -37,7 +37,7 @@ class Solver {
 };
 void check_solver(cusolver::Status status, const char* call);
 
-// Matrices [..., m, n] of f32 or f64 stored by columns, one after the other, and verdicts on them.
+// Matrices [..., m, n] of f32 or f64 stored by columns, one after the other, and the verdicts on them.
 struct StoredByColumns {
   View view;  // of shape [..., m, n]
   std::int64_t count = 0;
@@ -49,7 +49,7 @@ struct StoredByColumns {
     return static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns) * size_of(view.dtype);
   }
 };
-// Where `count` matrices begin that lie `bytes` apart, as an array on the device.
+// Addresses of `count` matrices `bytes` apart, as an array on the device.
 void** pointers_to(Gpu& gpu, void* first, std::int64_t count, std::size_t bytes, BufferPtr& keep);
 StoredByColumns stored_by_columns(Gpu& gpu, const View& v, const char* what);
 

@@ -16,13 +16,13 @@ namespace {
 
 constexpr const char* kArgsortName = "argsort";
 
-// Lines along an axis, of which places [first, first + count) of the sorted order are wanted.
+// Lines along an axis, for which places [first, first + count) of the sorted order are requested.
 struct SortTask {
   View x, out;  // one element per line
   std::int64_t length, x_step, out_step, first, count;
   bool descending;
-  std::int64_t key_bits;  // elements differ in no others
-  void* values;           // the elements themselves, in out's shape and strides; null: not wanted
+  std::int64_t key_bits;  // elements differ only in these
+  void* values;           // the elements themselves, in out's shape and strides; null: not requested
   std::int64_t lines() const { return x.shape.numel(); }
 };
 
@@ -55,7 +55,7 @@ std::string key_text(DType dtype, bool descending) {
                      descending, is_floating(dtype), dtype == DType::i32 || dtype == DType::i64, infinity);
 }
 
-// Selected keys of dense lines, and the place of each in its line.
+// Selected keys of dense lines, and the position of each in its line.
 struct Selected {
   BufferPtr kept_keys, kept_places;
   void *keys = nullptr, *places = nullptr;
@@ -111,7 +111,7 @@ void sort_by_digits(Gpu& gpu, const SortTask& t, const Selected& selected) {
   if (args.groups > 1)
     args.sums = workspace(gpu, of_places, Shape{t.lines() * 256 * args.groups}, keep[7], kArgsortName).data;
   const std::int64_t blocks = t.lines() * tiles;
-  if (t.key_bits == 8 * bytes) {  // fewer bits are the caller's word that they differ
+  if (t.key_bits == 8 * bytes) {  // with fewer bits the caller asserts that they differ
     args.varying = elements<u32>(workspace(gpu, DType::i32, Shape{2}, keep[6], kArgsortName));
     gpu.clear(args.varying, 2 * sizeof(u32));
   }
@@ -123,9 +123,9 @@ void sort_by_digits(Gpu& gpu, const SortTask& t, const Selected& selected) {
   }
 }
 
-// The elements of the range, in the order of their line.
+// Selects the elements of the range, in the order of their line.
 Selected select(Gpu& gpu, const SortTask& t) {
-  // One block has a line, where there are enough of them for a large GPU or launches would take longer.
+  // One block per line if there are enough of them for a large GPU, or if more launches would take longer.
   const GpuModel& model = gpu.model();
   const KernelSource source{key_text(t.x.dtype, t.descending) + texts::radix_select};
   Selected selected;
@@ -163,7 +163,7 @@ Selected select(Gpu& gpu, const SortTask& t) {
   return selected;
 }
 
-// Lines whose elements are neighbours in memory: kernels read them several times.
+// Lines of contiguous elements: kernels read them several times.
 View with_neighbours(Gpu& gpu, const View& x, int axis, BufferPtr& keep) {
   const std::int64_t length = x.shape[axis], step = x.strides[axis];
   if (step == 1 || step == -1 || x.shape.numel() == length) return x;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Statistics of rows of logits. On Hopper a product of our own leaves sums over 256 columns, and no logits
-// (kernels/token_statistics.cuh); elsewhere products of a part of the rows are in memory.
+// (kernels/token_statistics.cuh); elsewhere products of a part of the rows are stored.
 #include <algorithm>
 #include <numbers>
 

@@ -70,7 +70,7 @@ void scatter_weighted(Gpu& gpu, const View& y, const View& index, const View& we
   const View keys = workspace(gpu, has_narrow_keys(a.size) ? DType::i32 : DType::i64, lines, kept[0], kWeightedName);
   const View order = workspace(gpu, DType::i64, lines, kept[1], kWeightedName);
   const View ranges = workspace(gpu, DType::i64, Shape{a.images * a.size, 2}, kept[2], kWeightedName);
-  // One more: how many there are.
+  // One more, for the total.
   const View many = workspace(gpu, DType::i64, Shape{lines.numel() / kManyEntries + 1}, kept[3], kWeightedName);
   a.keys = keys.data;
   a.order = elements<i64>(order);

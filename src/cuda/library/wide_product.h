@@ -15,7 +15,7 @@ struct WideFactors {
 
 inline std::int64_t tiles_of(std::int64_t classes) { return (classes + WideTile::kColumns - 1) / WideTile::kColumns; }
 
-// Such kernels need Hopper's warpgroup products and copies of tiles, rows that begin at multiples of 16 bytes, and so
+// Such kernels need Hopper's warpgroup products and tile copies, rows that begin at multiples of 16 bytes, and this
 // much shared memory.
 bool can_be_wide(const Gpu& gpu, const WideFactors& factors, unsigned shared_bytes);
 WideProductArgs wide_product_args(const WideFactors& factors);

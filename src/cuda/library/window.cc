@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Convolutions by cuDNN where it is there. Otherwise as products: the elements that windows look at are laid out as
-// columns, some images at a time, so that memory stays bounded. Every sum has one order.
+// Convolutions by cuDNN if available. Otherwise as products: the elements of the windows are laid out as columns, some
+// images at a time, so that memory stays bounded. Every sum has one order.
 //   col[n, g, (c, r, s), (p, q)] = x[n, g·C/G + c, p·stride + r·dilation − padding, q·…], zero outside
 //   convolution            y[n, g] = w[g]·col[n, g]
 //   conv_transpose         col[n, g] = w[g]ᵀ·y[n, g], and each element of x adds up those that are it
 //   conv_weight_gradient   dw[g] = Σ_n y[n, g]·col[n, g]ᵀ
 // Pools: kernels/max_pool.cuh and kernels/window_sum.cuh.
-// Where a call's channels lie last (ConvCall::last), cuDNN reads and writes them there; products work on copies.
+// For calls with channels last (ConvCall::last), cuDNN accesses them in place; products work on copies.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -118,8 +118,8 @@ bool are_last(const View& v, Strides& last) {
   return true;
 }
 
-// The same elements as cuDNN's engines want them, densely in the order NCHW or, preferably if `last`, NHWC; a copy
-// where they lie otherwise. Axes of one element get the strides of their neighbours: cuDNN looks at them, too.
+// The same elements as cuDNN's engines want them, dense in the order NCHW or, preferably if `last`, NHWC; a copy if
+// they have another layout. Axes of one element get the strides of their neighbours: cuDNN inspects them, too.
 View dense_images(Gpu& gpu, const View& v, bool last, BufferPtr& keep, const char* what) {
   View canonical = v;
   Strides order;
@@ -129,7 +129,7 @@ View dense_images(Gpu& gpu, const View& v, bool last, BufferPtr& keep, const cha
   return canonical;
 }
 
-// A result whose channels are its last axis, in the usual shape.
+// A channels-last result, in the usual shape.
 View result_of(const LibraryCall& call) {
   View v = call.outputs[0];
   if (!options_as<ConvCall>(call.attrs).last) return v;
@@ -140,7 +140,7 @@ View result_of(const LibraryCall& call) {
   return v;
 }
 
-// A call whose channels lie last, in the usual order: on copies.
+// A channels-last call in the usual order: on copies.
 void run_in_usual_order(const LibraryCall& call, Gpu& gpu, void (*run)(const LibraryCall&, Gpu&)) {
   ConvCall o = options_as<ConvCall>(call.attrs);
   o.last = false;
@@ -156,7 +156,7 @@ void run_in_usual_order(const LibraryCall& call, Gpu& gpu, void (*run)(const Lib
   copy_elements(gpu, result, usual);
 }
 
-// The same pixels with so many channels, the new ones zeros; dense.
+// The same pixels with that many channels, the new ones zeros; dense.
 View with_channels(Gpu& gpu, const View& v, std::int64_t channels, BufferPtr& keep, const char* what) {
   BufferPtr keep_dense;
   const View from = packed(gpu, channels_last(v), keep_dense, what);
@@ -166,8 +166,8 @@ View with_channels(Gpu& gpu, const View& v, std::int64_t channels, BufferPtr& ke
   return channels_second(to);
 }
 
-// cuDNN's engines for tensor cores load 16 bytes of a pixel's channels. Pictures of three channels, and the windows
-// that look at them, get zeros up to that; a result is made with the channels of zeros and copied without them.
+// cuDNN's engines for tensor cores load 16 bytes of a pixel's channels. Pictures of three channels, and their windows,
+// are padded with zeros to that; a result is computed with the padding channels and copied without them.
 bool by_cudnn_padded(Gpu& gpu, ConvolutionResult kind, const ConvCall& o, const View& x, const View& w, const View& y,
                      const char* what) {
   const auto each = static_cast<std::int64_t>(16 / size_of(x.dtype));
@@ -186,7 +186,7 @@ bool by_cudnn_padded(Gpu& gpu, ConvolutionResult kind, const ConvCall& o, const 
   return true;
 }
 
-// By cuDNN in the order of the result; false where it has no engine for that.
+// By cuDNN in the order of the result; false if it has no engine for that.
 bool by_cudnn(Gpu& gpu, ConvolutionResult kind, const ConvCall& o, const View& x, const View& w, const View& y,
               const char* what) {
   if (!cudnn_table() || x.shape.numel() == 0 || y.shape.numel() == 0) return false;
@@ -213,7 +213,7 @@ void run_convolution(const LibraryCall& call, Gpu& gpu) {
   BufferPtr keep_w, keep_col, keep_sums;
   const auto done = [&](const View& y) { return by_cudnn(gpu, ConvolutionResult::y, z.o, x, w, y, "convolution"); };
   if (bias && is_half(result.dtype) && cudnn_table()) {
-    // The sum is rounded once where cuDNN can leave its results in f32, and twice where it cannot, as in PyTorch.
+    // The sum is rounded once if cuDNN can leave its results in f32, and twice if it cannot, as in PyTorch.
     View sums = workspace(gpu, DType::f32, result.shape, keep_sums, "convolution");
     sums.strides = result.strides;
     bool made = done(sums);
@@ -333,7 +333,7 @@ int lanes_of_window(const LibraryCall& call, const View& image, const View& sums
 
 namespace {
 
-// Channels of a thread where they lie side by side: 16 bytes of them, one where that does not divide them.
+// Contiguous channels per thread: 16 bytes of them, or one if that does not divide them.
 std::int64_t channels_together(const View& image, std::int64_t channels) {
   const auto each = static_cast<std::int64_t>(16 / size_of(image.dtype));
   bool whole = channels % each == 0 && reinterpret_cast<std::uintptr_t>(image.data) % 16 == 0;

@@ -51,7 +51,7 @@ std::string residence_text(const KernelPlan& plan) {
   }
 }
 
-// "%7 %9" of values that are in several passes, each once.
+// "%7 %9" for values that occur in several passes, each once.
 class Values {
  public:
   void add(std::int32_t v) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Neighbours two at a time: where halves are rounded after every operation, one instruction makes two of them.
+// Neighbours two at a time: where halves are rounded after every operation, one instruction computes two of them.
 #include <algorithm>
 
 #include "cuda/plan/device_functions.h"
@@ -10,10 +10,10 @@ namespace {
 
 using Kind = Instr::Kind;
 
-// Operations whose result, where all they take are halves, is one without rounding.
+// Operations whose result on halves needs no rounding to be a half.
 bool keeps_halves(Op op) { return op == Op::neg || op == Op::abs || op == Op::maximum; }
 
-// Operations that Two of the prelude has, where functions are the quick ones.
+// Operations that the prelude has for Two, where functions are the quick ones.
 bool may_be_two(Op op) {
   switch (op) {
     case Op::copy:
@@ -51,7 +51,7 @@ bool may_be_two(Op op) {
   }
 }
 
-// The half whose numbers v holds, the same for the whole leaf or not; f32 where it holds others.
+// The half dtype that holds v's numbers exactly, for each value; f32 if none does.
 std::vector<DType> half_numbers(const Program& p) {
   std::vector<DType> of(p.instrs.size(), DType::f32);
   for (std::size_t v = 0; v < of.size(); ++v) {
@@ -75,7 +75,7 @@ std::vector<DType> half_numbers(const Program& p) {
   return of;
 }
 
-// The half in which v is computed in pairs, as it is or as what is rounded next; false where it is not.
+// Whether v is computed in pairs of halves, as it is or as what is rounded next; sets the dtype.
 bool is_made_of_halves(const Program& p, const std::vector<DType>& halves, std::int32_t v, DType& dtype) {
   const Instr& i = instr(p, v);
   if (i.kind != Kind::compute || i.type != RegType::f32 || !halves_function(i.op)) return false;
@@ -83,7 +83,7 @@ bool is_made_of_halves(const Program& p, const std::vector<DType>& halves, std::
   return is_half(dtype) && (i.arg[1] < 0 || halves[at(i.arg[1])] == dtype);
 }
 
-// How the values of a pass are held, if two neighbours are computed at a time; otherwise empty.
+// How the values of a pass are represented, if two neighbours are computed at a time; otherwise empty.
 std::vector<Form> forms_of(const Program& p, const GpuModel& model, const KernelPlan& plan, const PassPlan& pass,
                            const std::vector<DType>& halves) {
   std::vector<Form> forms(p.instrs.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Values that passes over a row leave in shared memory for later ones: greedily, by instructions saved.
+// Chooses values that passes over a row leave in shared memory for later ones: greedily, by instructions saved.
 #include "cuda/plan/keep.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ class Chooser {
  private:
   const Instr& instr(std::int32_t v) const { return cuda::instr(p_, v); }
 
-  // The dtype that holds it exactly; false where it is not kept.
+  // Sets the dtype that holds it exactly; false if it is not kept.
   bool may_keep(std::int32_t v, int pass, DType& dtype) const {
     const Instr& i = instr(v);
     if (i.level != Level::full || i.stage > pass || i.kind == Kind::load || i.kind == Kind::place) return false;
@@ -53,7 +53,7 @@ class Chooser {
     return i.type == RegType::f32;
   }
 
-  // Marks what is made for these roots from what is held, and adds its instructions.
+  // Marks what is computed for these roots from held values, and adds its instructions.
   struct Cone {
     std::vector<char> values, operands;
     double cost = 0;
@@ -88,7 +88,7 @@ class Chooser {
   struct Score {
     double cost = 0;
     int chunks = 0;
-    std::vector<std::int32_t> used;  // of the values held
+    std::vector<std::int32_t> used;  // among the values held
   };
   // Cost of pass `pass`, which finds `before`, and all passes after it, if it keeps `held`.
   Score score(int pass, const std::vector<char>& before, const std::vector<std::int32_t>& held) const {
@@ -124,7 +124,7 @@ class Chooser {
     std::vector<char> before(p_.instrs.size());
     for (const std::int32_t v : found) before[at(v)] = 1;
     Score best = score(pass, before, found);
-    // Candidates: what later passes need of values that this one can have.
+    // Candidates: values that later passes need and this one can have.
     std::vector<char> needed(p_.instrs.size());
     for (std::size_t k = static_cast<std::size_t>(pass) + 1; k < passes_.size(); ++k) {
       const Cone cone = cone_of(passes_[k], before);
@@ -155,7 +155,7 @@ class Chooser {
     }
   }
 
-  // Chunks for what is held after a pass: those it had, or any that no later pass reads.
+  // Assigns chunks to what is held after a pass: the previous ones, or any that no later pass reads.
   void place(const std::vector<std::int32_t>& held, int pass, const std::vector<KeptValue>& before,
              std::vector<KeptValue>& after) const {
     after.clear();
@@ -205,7 +205,7 @@ KeptBefore keep_values(const Program& program, const GpuModel& model, const std:
   return Chooser(program, model, staged, passes, coarse).run();
 }
 
-// Where a row is not in shared memory as a whole, every pass computes everything again.
+// If a row is not in shared memory as a whole, every pass recomputes everything.
 void choose_kept(const Program& program, const GpuModel& model, KernelPlan& plan) {
   if (plan.staged.empty() || !plan.all_staged() || !plan.vectors || plan.skewed || holds_rows_of_group(model, plan) ||
       holds_wide_row(program, model, plan))

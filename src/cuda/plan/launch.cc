@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Shared memory, launch bounds, the kernel `finish` and what it finds in the workspace.
+// Shared memory, launch bounds, the kernel `finish` and the layout of the workspace.
 #include <algorithm>
 
 #include "core/ceil_div.h"
@@ -89,7 +89,7 @@ void choose_launch(const Program& p, const GpuModel& model, KernelPlan& plan) {
     launch.finish_blocks =
         finish.columns ? static_cast<unsigned>(std::clamp<std::int64_t>(blocks, 1, model.most_blocks)) : finish_blocks;
   }
-  // One launch has one number of threads; random numbers stay alone, since a recording finds them by their step.
+  // One launch has one number of threads; random numbers are excluded, since a recording finds them by their step.
   plan.joinable = launch.threads == kThreads && launch.shared == 0 &&
                   std::none_of(p.operands.begin(), p.operands.end(),
                                [](const Operand& o) { return o.kind == Operand::Kind::random; });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How elements are shared by threads, and which operands of a row are copied to shared memory.
+// How threads share elements, and which operands of a row are copied to shared memory.
 #include <algorithm>
 #include <bit>
 
@@ -40,8 +40,8 @@ Mapping mapping_of(const Program& p, bool full) {
   return p.columns() <= kSegment ? Mapping::lanes_per_row : Mapping::block_per_row;
 }
 
-// The first dimension of the columns where operands repeat from row to row, in a sweep of elements that threads may go
-// down; 0: there are none. Of several such operands, the one with the shortest rows counts.
+// The first dimension of the columns where operands repeat from row to row, in a sweep of elements that threads may
+// walk down; 0: none. Among several such operands, the one with the shortest rows counts.
 int columns_that_repeat(const Program& p, const GpuModel& model) {
   if (has_kind(p, Kind::total)) return 0;
   for (const Output& o : p.outputs) {
@@ -75,7 +75,7 @@ std::vector<std::int32_t> read_later(const Program& p, bool than_the_first_pass)
   std::vector<int> first(p.operands.size(), than_the_first_pass ? 0 : -1);
   std::vector<char> again(p.operands.size());
   std::vector<char> seen;
-  // The passes that need value v, one after the other.
+  // Marks the passes that need value v, recursively.
   const auto need = [&](auto&& self, std::int32_t v, int pass) -> void {
     if (v < 0 || instr(p, v).level != Level::full || seen[at(v)]) return;
     seen[at(v)] = 1;
@@ -108,7 +108,7 @@ std::vector<std::int32_t> read_later(const Program& p, bool than_the_first_pass)
 
 std::int64_t element_bytes(RegType t) { return t == RegType::f32 ? 4 : 8; }
 
-// Bytes of sums of segments that are not in static shared memory, at most: a pass may make the reductions of two
+// Most bytes of sums of segments that are not in static shared memory: a pass may compute the reductions of two
 // stages.
 std::int64_t parts_behind_row(const Program& p, const GpuModel& model, const KernelPlan& plan) {
   std::vector<std::int64_t> count(static_cast<std::size_t>(p.stages) + 1);
@@ -126,7 +126,7 @@ std::int64_t parts_behind_row(const Program& p, const GpuModel& model, const Ker
 void stage_rows(const Program& p, const GpuModel& model, KernelPlan& plan) {
   const GpuLimits& limits = model.limits;
   std::int64_t slot_bytes = 0;
-  // A warp that goes from row to row by itself would wait for what its last pass is the first to read.
+  // A warp that goes from row to row on its own would wait for operands first read by its last pass.
   for (const std::int32_t o : read_later(p, plan.chunk_warps > 0)) {
     const Operand& operand = p.operands[at(o)];
     if (operand.kind != Operand::Kind::memory || size_of(operand.dtype) < 2) continue;
@@ -135,7 +135,7 @@ void stage_rows(const Program& p, const GpuModel& model, KernelPlan& plan) {
     plan.staged.push_back(o);
     slot_bytes += kLeaf * static_cast<std::int64_t>(size_of(operand.dtype)) * plan.launch.threads;
   }
-  // With few warps there is nobody to go on while others wait: rather some operands are read again.
+  // With few warps none can continue while others wait: some operands are read again instead.
   const auto warps = [&] {
     const std::int64_t bytes = plan.slots * slot_bytes + model.shared_of_sums;
     return limits.shared_of_multiprocessor / bytes * (plan.launch.threads / 32);
@@ -169,7 +169,7 @@ void divide_rows(const GpuModel& model, KernelPlan& plan, std::int64_t rows, std
   plan.groups = ceil_div(rows, plan.group_rows);
 }
 
-// Blocks that take the rows of a group in turns, on 128 multiprocessors.
+// Blocks that loop over the rows of a group, on 128 multiprocessors.
 std::int64_t groups_of_long_rows(const Program& p, const GpuModel& model) {
   std::int64_t bytes = 1;
   for (const Instr& i : p.instrs) {
@@ -199,7 +199,7 @@ void divide_group(const Program& p, const GpuModel& model, std::int64_t columns,
   plan.launch.min_blocks = model.warps_of_sums / plan.chunk_warps;
 }
 
-// Warps with as equal shares of a row's segments as can be.
+// As many warps as divide a row's segments most evenly.
 void divide_row(const GpuModel& model, KernelPlan& plan, std::int64_t columns, std::int64_t most_warps) {
   const std::int64_t rounds = std::max<std::int64_t>(1, ceil_div(plan.segments, most_warps));
   const std::int64_t warps = std::max<std::int64_t>(1, ceil_div(plan.segments, rounds));
@@ -211,7 +211,7 @@ void divide_row(const GpuModel& model, KernelPlan& plan, std::int64_t columns, s
   plan.launch.min_blocks = model.resident_threads / plan.launch.bound_threads;
 }
 
-// Registers for as many blocks as have room: those of a group's rows are small.
+// Register bound for as many blocks as have room: those of a group's rows are small.
 void bound_groups(const GpuModel& model, KernelPlan& plan) {
   if (plan.mapping != Mapping::row_groups) return;
   const std::int64_t shared = plan.row_bytes + (plan.kept_on_chip ? plan.kept_bytes : 0) + model.shared_of_sums;
@@ -221,8 +221,8 @@ void bound_groups(const GpuModel& model, KernelPlan& plan) {
                                                 std::max(1, model.resident_threads / plan.launch.bound_threads)));
 }
 
-// Rows of an odd length begin anywhere. Loaded by single elements, a cross-entropy of 32,001 classes reached 19 % of
-// copy bandwidth, and loaded into registers and shifted 44 %.
+// Rows of an odd length begin at any address. Loaded by single elements, a cross-entropy of 32,001 classes reached 19 %
+// of copy bandwidth, and loaded into registers and shifted 44 %.
 void choose_skew(const Program& p, const GpuModel& model, KernelPlan& plan) {
   if (plan.staged.empty() || !plan.all_staged() || !plan.vectors || plan.long_row || plan.lanes < 32) return;
   if (plan.columns.sizes.size() > 1) return;
@@ -282,13 +282,13 @@ void choose_mapping(const Program& p, const GpuModel& model, KernelPlan& plan) {
 
   const bool totals = has_kind(p, Kind::total);
   const std::int64_t n = plan.mapping == Mapping::elements ? plan.elements.elements() : plan.columns.elements();
-  // Sums need leaves; whatever else there is takes 16 bytes at once.
+  // Sums need leaves; everything else takes 16 bytes at once.
   const bool free_width = plan.mapping == Mapping::columns || (plan.without_rows() && !totals);
   if (free_width) {
-    // Many arrays of four bytes an element, as an optimiser has, take too many registers otherwise.
+    // Many arrays of four bytes per element, as in an optimiser, take too many registers otherwise.
     std::size_t wide = 0, narrow = 0;
     const auto count = [&](DType d) { ++(size_of(d) >= 4 ? wide : narrow); };
-    // One number per column or row is in the caches, and is no reason.
+    // One number per column or row is in the caches, and does not count.
     const auto repeats = [&](const Operand& o) {
       std::int64_t size = 1;
       for (int d = 0; d < dims; ++d) size *= o.strides[d] != 0 ? p.dims[static_cast<std::size_t>(d)] : 1;
@@ -304,7 +304,7 @@ void choose_mapping(const Program& p, const GpuModel& model, KernelPlan& plan) {
       // Short rows are taken in packs that end with them.
       while (plan.width > 1 && n < model.odd_columns && n % plan.width != 0) plan.width /= 2;
     }
-    // So do sums of columns, each in f64 beside the open one of a chunk; and few columns would be too few threads.
+    // So do sums of columns, each in f64 next to the open one of a chunk; and few columns would be too few threads.
     const auto sums =
         std::count_if(p.instrs.begin(), p.instrs.end(), [](const Instr& i) { return i.kind == Kind::columns; });
     const bool few = model.most_groups * ceil_div(columns, plan.width) < model.column_threads;
@@ -357,7 +357,7 @@ void choose_mapping(const Program& p, const GpuModel& model, KernelPlan& plan) {
     KernelPlan staged = plan;
     stage_rows(p, model, staged);
     if (2 * staged.row_bytes >
-        model.limits.shared_of_multiprocessor) {  // one block on a multiprocessor has all its warps
+        model.limits.shared_of_multiprocessor) {  // a single block per multiprocessor has all its warps
       divide_row(model, plan, columns, model.warps_of_long_row);
       staged = plan;
       stage_rows(p, model, staged);
@@ -369,7 +369,7 @@ void choose_mapping(const Program& p, const GpuModel& model, KernelPlan& plan) {
                              : static_cast<unsigned>(std::clamp<std::int64_t>(rows, 1, model.most_blocks_of_rows));
   }
   choose_skew(p, model, plan);
-  // Rows of three blocks that fit beside each other overlap better than those of two.
+  // Rows of three blocks that fit on a multiprocessor together overlap better than those of two.
   const std::int64_t shared = plan.row_bytes + (plan.kept_on_chip ? plan.kept_bytes : 0) + kSharedOfText;
   const int three = model.overlapping_blocks;
   if (!plan.staged.empty() && plan.launch.bound_threads == 512 &&

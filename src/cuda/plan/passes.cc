@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The work of each pass over the elements or over a row, and how it may be done.
+// The work of each pass over the elements or over a row, and the options for doing it.
 #include "cuda/plan/passes.h"
 
 #include <algorithm>
@@ -64,7 +64,7 @@ PassPlan pass_of_columns(const Program& p, const KernelPlan& plan) {
     const Instr& i = instr(p, v);
     if (!pass.needed[static_cast<std::size_t>(v)] || i.kind != Kind::load || i.level != Level::full) continue;
     const Operand& o = p.operands[static_cast<std::size_t>(i.arg[0])];
-    bool same = o.kind == Operand::Kind::memory;  // also where there is one row, or none: its address names no row
+    bool same = o.kind == Operand::Kind::memory;  // also if there is at most one row: its address names no row
     for (int d = 0; d < static_cast<int>(p.dims.size()) - p.row_dims; ++d) same = same && o.strides[d] == 0;
     if (same) pass.of_columns.push_back(i.arg[0]);
   }
@@ -89,7 +89,7 @@ PassPlan pass_of_stage(const Program& p, const KernelPlan& plan, int stage) {
   return pass;
 }
 
-// The operand of halves whose maximum v is, if it is one and its neighbours come as they are: halves compare in pairs.
+// The operand of halves whose maximum v is, if its neighbours come unconverted: halves compare in pairs.
 // -1: v is something else.
 std::int32_t halves_of_maximum(const Program& p, const KernelPlan& plan, std::int32_t v) {
   if (instr(p, v).kind != Kind::reduce || instr(p, v).op != Op::max || !plan.vectors) return -1;
@@ -161,8 +161,8 @@ void choose_passes(const Program& p, const GpuModel&, KernelPlan& plan) {
   }
 }
 
-// Values that go nowhere but into halves are computed to 2^-15 by quick functions. What all elements of a sweep or a
-// row are divided by has its reciprocal in f64 beside it; their quotients are products that are rounded once.
+// Values read only by roundings to halves are computed to 2^-15 by quick functions. A divisor shared by all elements of
+// a sweep or a row also has its reciprocal in f64; quotients are then products that are rounded once.
 void choose_precision(const Program& p, const GpuModel&, KernelPlan& plan) {
   const std::size_t n = p.instrs.size();
   const bool all_halves =
@@ -193,7 +193,7 @@ void choose_precision(const Program& p, const GpuModel&, KernelPlan& plan) {
         !plan.coarse[at(v)] && !in_epilogue(p, i) &&
         (level == Level::scalar || (level == Level::row && !plan.without_rows())))
       plan.by_reciprocal[at(v)] = plan.divides[at(i.arg[1])] = 1;
-    // A summand and nothing else: -0 does for 0, which the compiler knows to leave out.
+    // Only a summand: -0 does as well as 0, and the compiler can leave it out.
     if (i.kind != Kind::place || i.type != RegType::f32) continue;
     plan.only_added[at(v)] =
         std::none_of(p.outputs.begin(), p.outputs.end(), [&](const Output& o) { return o.value == v; }) &&

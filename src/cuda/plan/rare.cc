@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Arms of choices that data hardly ever take, and logarithms that powers share.
+// Arms of choices that data hardly ever take, and logarithms shared by powers.
 #include <algorithm>
 
 #include "cuda/plan/passes.h"
@@ -9,7 +9,7 @@ namespace {
 
 using Kind = Instr::Kind;
 
-// Infinities and NaN are rare where somebody asks for them; so is what holds only there.
+// Infinities and NaN are rare where a program tests for them; so is everything that holds only for them.
 bool is_rare(const Program& p, std::int32_t mask, bool value) {
   const Instr& i = instr(p, mask);
   if (i.kind != Kind::compute) return false;
@@ -30,7 +30,7 @@ bool is_rare(const Program& p, std::int32_t mask, bool value) {
   }
 }
 
-// The values of the pass that only the rare arm of choice v needs, in order: none where they are not worth a branch.
+// The values of the pass that only the rare arm of choice v needs, in order: none if they are not worth a branch.
 RareArm rare_arm(const Program& p, const GpuModel& model, const KernelPlan& plan, const PassPlan& pass,
                  std::int32_t v) {
   const Instr& choice = instr(p, v);
@@ -48,7 +48,7 @@ RareArm rare_arm(const Program& p, const GpuModel& model, const KernelPlan& plan
     const Instr& i = instr(p, u);
     if (!pass.needed[at(u)] || needed_elsewhere[at(u)]) continue;
     if (i.kind != Kind::compute && i.kind != Kind::convert && i.kind != Kind::round) continue;
-    if (is_check(i) || is_power(i)) continue;  // more than one value's text
+    if (is_check(i) || is_power(i)) continue;  // has more text than its value's
     bool used = false, only_inside = true;
     for (std::int32_t w = u + 1; at(w) < p.instrs.size() && only_inside; ++w) {
       const Instr& user = instr(p, w);
@@ -69,8 +69,8 @@ RareArm rare_arm(const Program& p, const GpuModel& model, const KernelPlan& plan
   return {v, which == 1, std::move(arm)};
 }
 
-// A value and its gradient have powers of one base. Exponents that are the same for all elements are looked at once.
-// Powers that are found on chip need no logarithm, and among pairs those with an exponent per element make their own.
+// A value and its gradient have powers of one base. Exponents that are the same for all elements are inspected once.
+// Powers found on chip need no logarithm, and among pairs those with an exponent per element compute their own.
 std::vector<SharedLogarithm> logarithms_of(const Program& p, const KernelPlan& plan, const PassPlan& pass) {
   std::vector<SharedLogarithm> all;
   std::vector<std::int32_t> powers;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How many leaves of a pass are written out one after the other, and where the row is between passes.
+// How many leaves of a pass are unrolled, and where the row is between passes.
 #include <algorithm>
 #include <bit>
 
@@ -15,9 +15,9 @@ bool has_place(const Program& p, const std::vector<char>& needed) {
   return false;
 }
 
-// A placed value changes one element of the row's results. Where nothing is added up of it, all elements are computed
-// without it, and the thread that stored that element does so again: looking for it everywhere costs three instructions
-// per element.
+// A placed value changes one element of the row's results. If no sum depends on it, all elements are computed without
+// it, and the thread that stored that element stores it again: looking for it everywhere costs three instructions per
+// element.
 bool is_placed_by_owner(const Program& p, const KernelPlan& plan, const PassPlan& pass) {
   if (plan.long_row || !plan.vectors || pass.outputs.empty()) return false;
   if (!has_place(p, pass.needed) || !pass.checks.empty()) return false;
@@ -28,8 +28,8 @@ bool is_placed_by_owner(const Program& p, const KernelPlan& plan, const PassPlan
   return !has_place(p, added);
 }
 
-// Several leaves at a time where none can be missing, so that more of their loads are in flight: not more than
-// registers and the instruction cache have room for.
+// Several leaves at a time where none can be missing, so that more of their loads are in flight: not more than fit
+// registers and the instruction cache.
 void unroll_elements(const Program& p, const GpuModel& model, const KernelPlan& plan, PassPlan& pass) {
   int bytes = 0, packs = 0;
   for (const Operand& o : p.operands) {
@@ -45,8 +45,8 @@ void unroll_elements(const Program& p, const GpuModel& model, const KernelPlan& 
     pass.unroll /= 2;
 }
 
-// As many rows at a time as have their loads in flight, and as many for a thread as leave enough threads: what repeats
-// in every row is loaded once for all of them.
+// As many rows at a time as have their loads in flight, and as many per thread as leave enough threads: operands that
+// repeat in every row are loaded once for all of them.
 void walk_rows(const Program& p, const GpuModel& model, KernelPlan& plan, const PassPlan& pass) {
   std::int64_t bytes = 0;
   for (const std::int32_t o : pass.ahead)
@@ -73,7 +73,7 @@ void walk_rows(const Program& p, const GpuModel& model, KernelPlan& plan, const 
       std::clamp<std::int64_t>((leaves * plan.strips + kThreads - 1) / kThreads, 1, model.most_blocks));
 }
 
-// Of everything that is read: all leaves may be in flight at once.
+// Counts everything that is read: all leaves may be in flight at once.
 std::int64_t chunks_read(const Program& p) {
   std::int64_t read = 0;
   for (const Operand& o : p.operands) {
@@ -82,9 +82,9 @@ std::int64_t chunks_read(const Program& p) {
   return read;
 }
 
-// Whether a thread's part of the row fits in registers beside what computes it, or a first round of it. Its shared
+// Whether a thread's part of the row, or a first round of it, fits in registers next to its computation. Its shared
 // memory is free as soon as the first pass is over, so that the next row is loaded during all others. Leaves without
-// room in shared memory are of that round, and come from memory (or the cache they were prefetched to) once.
+// room in shared memory belong to that round, and come from memory (or the cache they were prefetched to) once.
 bool may_hold(const Program& p, const GpuModel& model, const KernelPlan& plan) {
   if (holds_rows_of_group(model, plan)) return true;
   const std::int64_t slots = std::min<std::int64_t>(kLeaves, plan.slots);
@@ -105,8 +105,8 @@ bool holds_rows_of_group(const GpuModel& model, const KernelPlan& plan) {
          plan.all_staged() && plan.slots <= kLeaves && plan.staged_chunks * plan.slots <= model.most_held_of_groups;
 }
 
-// Half of what a thread may have is its part of the row: for rows that leave no room for another block, which would
-// keep memory busy meanwhile. Decided before values are kept, which it replaces: no pass has more instructions than all
+// Half of a thread's registers hold its part of the row: for rows that leave no room for another block, which would
+// otherwise keep memory busy. Decided before values are kept, which it replaces: no pass has more instructions than all
 // values together.
 bool holds_wide_row(const Program& p, const GpuModel& model, const KernelPlan& plan) {
   const std::int64_t held = plan.staged_chunks * plan.slots;

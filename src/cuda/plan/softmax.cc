@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The largest number of a row and the sum of exponentials behind it, as every softmax has them, in one pass instead of
-// two: each segment adds exponentials relative to its own largest number, and when the row's is known, the sums of its
-// segments are scaled to it. That is for a row that has a multiprocessor to itself, where nobody else computes while
+// The largest number of a row and the subsequent sum of exponentials, as in every softmax, in one pass instead of two:
+// each segment adds exponentials relative to its own largest number, and when the row's is known, the sums of its
+// segments are scaled to it. That is for a row that has a multiprocessor to itself, where no other block computes while
 // its warps wait for each other: cross-entropy of 128,256 classes takes 580 µs on an H200 instead of 628. Where rows
 // share one it gains nothing.
 //
-// The place of the largest number is then looked for in its own segment, which is known: that is no pass over the row.
+// The position of the largest number is then searched in its own segment, which is known: no pass over the row.
 #include <algorithm>
 
 #include "cuda/plan/passes.h"
@@ -15,7 +15,7 @@ namespace {
 
 using Kind = Instr::Kind;
 
-// Whether v is the largest number, or that where it is finite and a number of all rows elsewhere.
+// Whether v is the largest number, or that if it is finite and otherwise a number common to all rows.
 bool is_shift(const Program& p, std::int32_t v, std::int32_t most) {
   if (v == most) return true;
   const Instr& i = instr(p, v);
@@ -38,7 +38,7 @@ bool is_product(const Program& p, std::int32_t v, std::int32_t difference, std::
   return mask.kind == Kind::compute && mask.op == Op::isfinite && mask.arg[0] == difference;
 }
 
-// Whether v is computed from memory and numbers alone, without reductions.
+// Whether v is computed from memory and constants only, without reductions.
 bool is_of_memory(const Program& p, std::int32_t v) {
   const Instr& i = instr(p, v);
   if (i.kind == Kind::load || i.level == Level::scalar) return true;
@@ -46,8 +46,8 @@ bool is_of_memory(const Program& p, std::int32_t v) {
          std::all_of(i.arg.begin(), i.arg.end(), [&](std::int32_t a) { return a < 0 || is_of_memory(p, a); });
 }
 
-// Whether v is the smallest or largest of where(x = most, numbers that do not depend on it, a number of all rows); x
-// that is not a number may count as well.
+// Whether v is the smallest or largest of where(x = most, numbers that do not depend on it, a number common to all
+// rows); x that is NaN may count as well.
 bool is_place(const Program& p, std::int32_t v, std::int32_t x, std::int32_t most) {
   const Instr& best = instr(p, v);
   if (best.kind != Kind::reduce || (best.op != Op::min && best.op != Op::max)) return false;
@@ -69,7 +69,7 @@ bool is_place(const Program& p, std::int32_t v, std::int32_t x, std::int32_t mos
   return (is_largest(a) && is_nan(b)) || (is_nan(a) && is_largest(b));
 }
 
-// Those of two passes, if they make nothing else.
+// The sums of two passes, if they compute nothing else.
 std::vector<SoftmaxSum> sums_of(const Program& p, const PassPlan& first, const PassPlan& second) {
   for (const PassPlan* pass : {&first, &second}) {
     if (pass->reductions.empty() || !pass->sums.empty() || !pass->outputs.empty() || !pass->checks.empty() ||
@@ -108,7 +108,7 @@ std::vector<SoftmaxSum> sums_of(const Program& p, const PassPlan& first, const P
   return each_once ? all : std::vector<SoftmaxSum>();
 }
 
-// The pass without a reduction that is made otherwise.
+// Removes from the pass a reduction that is computed otherwise.
 void leave_out(const Program& p, const KernelPlan& plan, PassPlan& pass, std::int32_t reduction) {
   const auto found = std::find(pass.reductions.begin(), pass.reductions.end(), reduction);
   if (found == pass.reductions.end()) return;

@@ -10,18 +10,18 @@
 
 namespace ebb::cuda {
 
-// Neighbouring dimensions of a program that a kernel walks by one number ("row", "col", "e"), with as few as the
-// strides of everything in memory allow: dimensions of size 1 go, and two become one where nobody sees the difference.
+// Neighbouring dimensions of a program that a kernel walks by one number ("row", "col", "e"), merged as far as all
+// strides in memory allow: dimensions of size 1 are dropped, and two become one where no stride tells them apart.
 struct Walk {
   std::string linear;      // the number
   std::string coordinate;  // prefix of its coordinates
   std::vector<std::int64_t> sizes;
-  std::vector<int> last;  // the program's dimension whose stride each has: the innermost of those it is made of
+  std::vector<int> last;  // for each, the program's dimension whose stride it has: the innermost of those merged
 
   std::int64_t elements() const {
     return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
   }
-  // The coordinate along dimension d, in the text.
+  // The text of the coordinate along dimension d.
   std::string at(std::size_t d) const { return sizes.size() == 1 ? linear : coordinate + std::to_string(d); }
 
   bool operator==(const Walk&) const = default;

@@ -8,7 +8,7 @@
 
 namespace ebb::cuda {
 
-// Members of the kernels' struct Args: each once, however many kernels use it, in the order of their first use.
+// Members of the kernels' struct Args: each once, however many kernels use it, in order of first use.
 class Arguments {
  public:
   // Returns the member as an expression.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Reductions over the rows, and what comes after reductions over everything.
+// Reductions over the rows, and steps after reductions over everything.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -95,8 +95,8 @@ Printer::Kernel Printer::finish_kernel() const {
             indented(text + "{\n  const bool first = threadIdx.x == 0;\n" + indented(rest, "  ") + "}\n", "  ")};
   text += rest;
 
-  // Groups of rows in chains, which are added in order; a block has eight columns, or as many as threads where there
-  // are no more groups than chains (the order is the same). Several sums at a time, so that more loads are in flight.
+  // Groups of rows in chains, which are added in order; a block has eight columns, or as many as threads if there are
+  // no more groups than chains (the order is the same). Several sums at a time, so that more loads are in flight.
   const int loads = plan_.finish.loads_of_chain;
   const std::string chains = number("chains", plan_.finish.chains);
   const std::string bits = number("column_bits", plan_.finish.column_bits);

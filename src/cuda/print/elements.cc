@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Sweeps without rows: a thread takes a few neighbours, wherever they are, or a few columns of rows that share
+// Sweeps without rows: a thread takes a few neighbours, anywhere, or a few columns of rows that share
 // operands.
 #include <fmt/format.h>
 
@@ -62,9 +62,9 @@ Printer::Kernel Printer::elements_kernel() const {
   return kernel;
 }
 
-// A thread has a few columns and goes down rows that lie row_step apart. What repeats in every row is loaded first; of
-// what does not, some rows are loaded before the first of them is stored, since the compiler cannot know that a store
-// changes none of them.
+// A thread has a few columns and goes down rows that are row_step apart. Operands that repeat in every row are loaded
+// first; for the others, some rows are loaded before the first of them is stored, since the compiler cannot know that a
+// store changes none of them.
 Printer::Kernel Printer::down_rows_kernel() const {
   const PassPlan& pass = plan_.passes[0];
   const Scope in_leaf{.in_leaf = true};
@@ -81,7 +81,7 @@ Printer::Kernel Printer::down_rows_kernel() const {
       plan_.tails
           ? fmt::format("const int live = a.row_elements - leaf < {0} ? (int)(a.row_elements - leaf) : {0};\n", width)
           : "";
-  // All lanes of the warp have packs of one row, side by side.
+  // All lanes of the warp have consecutive packs of one row.
   const bool stores_packs = std::any_of(pass.outputs.begin(), pass.outputs.end(), [&](std::size_t o) {
     return plan_.access(p_.outputs[o].strides, p_.outputs[o].dtype) == Access::pack;
   });

@@ -276,7 +276,7 @@ constexpr const char* text_for_integers(Op op) {
   }
 }
 
-// A cast is an instruction of its own.
+// A cast has an instruction kind of its own.
 constexpr bool every_operation_has_a_text() {
   for (int k = 0; k < kOpCount; ++k) {
     const auto op = static_cast<Op>(k);

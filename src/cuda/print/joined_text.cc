@@ -18,7 +18,7 @@ Program with_sorted_operands(Program program) {
   return program;
 }
 
-// Kernels become functions whose parameters are named like CUDA's own variables, so that their bodies stay the same.
+// Kernels become functions whose parameters are named like CUDA's own variables, so that their bodies are unchanged.
 std::string joined_text(const Program& program, const KernelPlan& plan, std::size_t most) {
   Arguments args;
   std::string functions, kernels;

@@ -10,7 +10,7 @@
 namespace ebb::cuda {
 namespace {
 
-// Elements of a Pack: halves are rounded in pairs.
+// Sets elements of a Pack: halves are rounded in pairs.
 const char* set_name(DType dtype) {
   return dtype == DType::f16 ? "set_f16" : dtype == DType::bf16 ? "set_bf16" : "set";
 }
@@ -62,7 +62,7 @@ std::string Printer::load_line(const Scope& scope, const PassPlan& pass, std::in
   return fmt::format("{} = load_each<{}>({}, {}, {});\n", pack, plan_.width, at, stride, live(scope));
 }
 
-// Whether all lanes of the warp have packs, side by side.
+// Whether all lanes of the warp have consecutive packs.
 std::string Printer::whole(const Scope& scope) const {
   if (scope.whole && plan_.line().sizes.size() < 2) return "true";
   if (plan_.line().sizes.size() > 1) return "false";
@@ -83,8 +83,8 @@ std::string Printer::position_of(std::int32_t v) const {
   return plan_.full && instr(v).level == Level::row ? "quotient(e, a.columns)" : "e";
 }
 
-// Where one of the neighbours is wrong, each is looked at again: what the checks need is made from memory once more, so
-// that all is well without a branch for every element. Comes before anything is stored; `coordinates` are those of
+// If one of the neighbours fails a check, each is checked again, recomputing the inputs of the checks from
+// memory, so that the good case needs no branch per element. Precedes all stores; `coordinates` are those of
 // neighbour j.
 std::string Printer::complaints(const Scope& scope, const PassPlan& pass,
                                 const std::string& coordinates_of_each) const {
@@ -104,7 +104,7 @@ std::string Printer::complaints(const Scope& scope, const PassPlan& pass,
          indented(text, "    ") + "  }\n}\n";
 }
 
-// As powers take it: what all elements have is made once.
+// The exponent as powers take it: what is common to all elements is computed once.
 std::string Printer::exponent(std::int32_t v) const {
   if (instr(v).level == Level::scalar) return fmt::format("exponent{}", v);
   return fmt::format("exponent_of({})", name(v));
@@ -122,7 +122,7 @@ std::string Printer::logarithm_of_base(const PassPlan& pass, std::int32_t v) con
                      base, pass.in_pairs() ? as_two(pass, base) : name(base), exponents);
 }
 
-// The choice as a branch: what its rare arm needs is computed there.
+// The choice as a branch: values for its rare arm are computed there.
 std::string Printer::define_with_branch(const Scope& scope, const RareArm& arm) const {
   const Instr& i = instr(arm.choice);
   const std::string made = name(arm.choice);
@@ -132,7 +132,7 @@ std::string Printer::define_with_branch(const Scope& scope, const RareArm& arm) 
   return text + fmt::format("if ({}{}) {{\n", arm.when ? "" : "!", name(i.arg[0])) + indented(in, "  ") + "}\n";
 }
 
-// The neighbours from `leaf` on: what they need is loaded, each is computed, and what they give is stored.
+// The neighbours from `leaf` on: loads their inputs, computes each, and stores their results.
 std::string Printer::leaf(const Scope& outside, const PassPlan& pass) const {
   Scope scope = outside;
   scope.in_leaf = true;

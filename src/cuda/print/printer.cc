@@ -51,7 +51,7 @@ std::string Printer::bound(const std::string& type, const std::string& name, Par
   return args_.add(type, name, {kind, slot, extra, dtype});
 }
 
-// The numbers that launches are made with come first.
+// The sizes of launches come first.
 void Printer::sizes() const {
   number("columns", p_.columns());
   if (plan_.mapping == Mapping::elements) {
@@ -152,7 +152,7 @@ std::string Printer::load(const Scope& scope, std::int32_t operand, RegType type
     case Operand::Kind::iota: {
       const std::string start = bound("i64", name + "_start", Parameter::Kind::start, o.slot, o.offset);
       const std::string step = bound("i64", name + "_step", Parameter::Kind::step, o.slot);
-      if (type == RegType::i32)  // of what wraps the low half does
+      if (type == RegType::i32)  // of a wrapping operation only the low half matters
         return fmt::format("sum((i32){}, product((i32){}, (i32)({})))", start, step, address(scope, o.strides, name));
       return converted(fmt::format("sum({}, product({}, (i64)({})))", start, step, address(scope, o.strides, name)),
                        RegType::i64, type);
@@ -164,7 +164,7 @@ std::string Printer::load(const Scope& scope, std::int32_t operand, RegType type
   }
 }
 
-// Neighbours have neighbouring random numbers.
+// Neighbours have consecutive random numbers.
 bool Printer::has_random_pack(const Operand& o) const {
   return o.kind == Operand::Kind::random && plan_.vectors && plan_.width > 1 &&
          strides_along(plan_.line(), o.strides) == 1;
@@ -178,7 +178,7 @@ std::string Printer::random_numbers(const Scope& scope, std::int32_t operand) co
                      address(scope, o.strides, name));
 }
 
-// The value as an expression of other values. Reductions and picks are made elsewhere.
+// The value as an expression of other values. Reductions and picks are computed elsewhere.
 std::string Printer::expression(const Scope& scope, std::int32_t v) const {
   const Instr& i = instr(v);
   const std::int32_t a = i.arg[0], b = i.arg[1], c = i.arg[2];
@@ -208,7 +208,7 @@ std::string Printer::define(std::int32_t v, const std::string& expression) const
   return text;
 }
 
-// if (!ok) complain(...), of check v, or of the index of pick or place v.
+// if (!ok) complain(...), for check v, or for the index of pick or place v.
 std::string Printer::check(std::int32_t v, const std::string& position, const std::string& guard) const {
   const Instr& i = instr(v);
   const std::string ok =
@@ -224,7 +224,7 @@ std::string Printer::store(const Scope& scope, const Output& o, std::size_t numb
                      stored(name(o.value), instr(o.value).type, o.dtype));
 }
 
-// `finish` counts its blocks there.
+// Where `finish` counts its blocks.
 std::string Printer::counter_begins() const {
   return plan_.totals.empty() || plan_.finish.columns ? "" : "if (first) a.work[a.counter] = 0;\n";
 }
@@ -248,7 +248,7 @@ std::string Printer::scalars(const Scope& scope, bool complaints) const {
 std::string Printer::element_type(std::int32_t v) const {
   return is_real(instr(v).type) ? type_text(instr(v).type) : "i64";
 }
-// The largest of numbers needs no wider type.
+// A maximum needs no wider type.
 std::string Printer::wide_type(std::int32_t v) const {
   const Instr& i = instr(v);
   if (i.type == RegType::f32 && (i.op == Op::max || i.op == Op::min)) return "f32";

@@ -12,21 +12,21 @@ namespace ebb::cuda {
 
 std::string indented(const std::string& text, const std::string& indent);
 
-// Where a piece of text stands.
+// The context of a piece of text.
 struct Scope {
   bool in_finish = false;     // the kernel `finish`
   bool in_leaf = false;       // operands are packs of neighbours
   bool whole = false;         // no leaf of the warp's segment is missing or shorter
   bool in_registers = false;  // the leaf is of a first round, part of which may be in registers
-  bool places = true;         // each element is compared with the position of what is placed
+  bool places = true;         // each element's position is compared with that of the placed value
 };
 
-// Prints the kernels of one plan; decides nothing. printer.cc has values and memory, leaf.cc neighbours that are
-// computed together, pairs.cc two at a time, row_leaves.cc where those of a row are, softmax.cc its sums in one pass,
+// Prints the kernels of one plan; decides nothing. printer.cc: values and memory; leaf.cc: neighbours together;
+// pairs.cc: two at a time; row_leaves.cc: access to a row's leaves; softmax.cc: sums in one pass; the others: kernels.
 // elements.cc, rows.cc and columns.cc the kernels.
 class Printer {
  public:
-  // Members of Args are added to `args`.
+  // Adds members of Args to `args`.
   Printer(const Program& program, const KernelPlan& plan, Arguments& args)
       : p_(program), plan_(plan), args_(args), n_(static_cast<std::int32_t>(program.instrs.size())) {}
 
@@ -49,7 +49,7 @@ class Printer {
                     std::int64_t extra = 0, DType dtype = DType::f32) const;
   void sizes() const;
 
-  // The element of these strides, or the distance along one walk; `who` names them.
+  // The element with these strides, or the distance along one walk; `who` names them.
   std::string coordinates(const Walk& w) const;
   std::string address(const Scope& scope, const Strides& strides, const std::string& who,
                       const Walk* only = nullptr) const;
@@ -87,7 +87,7 @@ class Printer {
   bool tails(const Scope& scope) const { return plan_.tails && !scope.whole; }
   std::string live(const Scope& scope) const { return tails(scope) ? "live" : std::to_string(plan_.width); }
   std::string whole(const Scope& scope) const;
-  std::string position_of(std::int32_t v) const;  // of an element of v, for complaints
+  std::string position_of(std::int32_t v) const;  // of an element of v, for error messages
 
   // Neighbours in pairs.
   static std::string as_two(const PassPlan& pass, std::int32_t v);
@@ -117,7 +117,7 @@ class Printer {
   std::string shift_of(const SoftmaxSum& e, const std::string& most) const;
   std::string place_of_largest(const SoftmaxSum& e, std::size_t most, std::size_t free) const;
   std::string row_body() const;
-  std::string row_step() const;  // from turn to turn
+  std::string row_step() const;  // from one row of the block to its next
   std::string row_end() const;   // the row after the last
 
   // The text of every leaf of a segment and of its end; leaves that are unrolled.
@@ -129,7 +129,7 @@ class Printer {
   };
   enum class Leaves : std::uint8_t {
     all,         // a first round has its own code where it is in registers
-    held,        // of that round alone
+    held,        // only those of that round
     one_by_one,  // all, in a loop
   };
   std::string over_leaves(const std::vector<LeafWork>& works, Leaves which = Leaves::all) const;

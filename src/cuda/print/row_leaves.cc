@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The leaves of a row: which thread has them, where they are between passes, and how the next row comes.
+// The leaves of a row: which thread has them, where they are between passes, and how the next row is fetched.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ std::string Printer::over_short_row(const LeafBody& body, int unroll) const {
   if (plan_.chunk_warps == 0 && unroll < kLeaves && !held)
     return fmt::format("#pragma unroll {}\nfor (int slot = 0; slot < {}; ++slot) {{\n", unroll, kLeaves) + of_slot +
            "  if (leaf >= columns) break;\n" + indented(body({}), "  ") + "}\n";
-  // All of a lane's leaves are written out, so that what they have stays in registers; only the last may be missing.
+  // All of a lane's leaves are unrolled, so that their contents stay in registers; only the last may be missing.
   const std::int64_t whole = p_.columns() / (32 * kLeaf);
   std::string text;
   if (whole > 0)
@@ -47,9 +47,9 @@ std::string Printer::over_leaves(const std::vector<LeafWork>& works, Leaves whic
     return fmt::format("#pragma unroll {}\nfor (int k = 0; k < {}; ++k) {{\n", unroll, count) + of_k + check +
            indented(of_leaf, "  ") + "}\n";
   };
-  // A segment with nothing between the accesses of one leaf and the next: a branch would make each wait for its own
-  // loads. Of a last segment that is not whole only the leaf after those that all lanes have may be missing. Where
-  // leaves are in registers, how many those are is part of the text.
+  // A segment without branches between the accesses of one leaf and the next: each branch would wait for its own loads.
+  // In an incomplete last segment only the leaf after those that all lanes have may be missing. Where leaves are in
+  // registers, their number is part of the text.
   const auto segment = [&](const LeafWork& work, bool held) {
     const Scope of_all{.whole = true, .in_registers = held};
     const auto rest = static_cast<int>(p_.columns() % kSegment), count = rest / (32 * kLeaf);
@@ -91,7 +91,7 @@ std::string Printer::over_leaves(const std::vector<LeafWork>& works, Leaves whic
          indented(in, "  ") + "}\n";
 }
 
-// The leaf on its way into the thread's memory, from where pointers with this ending say the row begins.
+// Copies the leaf to the thread's memory, from the row that starts at the pointers with this ending.
 std::string Printer::copy_staged(const Scope& scope, const std::string& ending) const {
   std::string text;
   for (const std::int32_t operand : plan_.staged) {
@@ -113,7 +113,7 @@ std::string Printer::copy_staged(const Scope& scope, const std::string& ending) 
   return text;
 }
 
-// The next row's leaf takes the place of one that nobody reads again.
+// The next row's leaf replaces one that is not read again.
 std::string Printer::copy_next(const Scope& scope) const {
   return "if (more) {\n" + indented(copy_staged(scope, "_next"), "  ") + "}\n";
 }
@@ -123,7 +123,7 @@ std::string Printer::copy_leaf(const std::string& ending) const {
   return live + "const i64 col = leaf;\n" + coordinates(plan_.columns) + copy_staged({}, ending);
 }
 
-// A leaf from chip into registers.
+// Moves a leaf from shared memory into registers.
 std::string Printer::take_leaf(const Scope& scope) const {
   std::string text;
   for (const std::int32_t o : plan_.staged) text += fmt::format("x{}_row[slot] = {};\n", o, read_staged(scope, o));
@@ -136,7 +136,7 @@ std::string Printer::read_staged(const Scope& scope, std::int32_t operand) const
   return fmt::format("read_chunks<{}, {}{}>(mine, {})", type, plan_.staged_chunks, staged_chunks(operand), chip_slot());
 }
 
-// The row into registers where the first leaves are not on chip, or those leaves alone: they are waited for last.
+// Moves the row into registers if the first leaves are not on chip, or only those leaves: they are waited for last.
 std::string Printer::take_row() const {
   std::string direct;
   for (const std::int32_t operand : plan_.staged) {
@@ -155,7 +155,7 @@ std::string Printer::take_row() const {
   return text;
 }
 
-// Where the rows of staged operands begin that `row` means.
+// Where the rows of staged operands that `row` means begin.
 std::string Printer::rows_begin(const std::string& ending) const {
   std::string text = coordinates(plan_.rows);
   for (const std::int32_t operand : plan_.staged) {
@@ -167,7 +167,7 @@ std::string Printer::rows_begin(const std::string& ending) const {
   return text;
 }
 
-// Row `row` on its way onto the chip, each leaf by the thread that will read it.
+// Copies row `row` onto the chip, each leaf by the thread that will read it.
 std::string Printer::copy_row() const {
   std::string body = copy_leaf("_first");
   std::string text;
@@ -192,7 +192,7 @@ std::string Printer::next_row() const {
 }
 
 std::string Printer::send_for_next_row() const {
-  // Neighbours may still read what is copied over.
+  // Neighbours may still be reading what is overwritten.
   const std::string begin = (plan_.skewed ? "__syncwarp();\n" : "") + next_row();
   std::string body = copy_leaf("_next");
   return begin + "if (more) {\n" +

@@ -99,7 +99,7 @@ std::string Printer::row_pass(int stage) const {
   return text;
 }
 
-// Values one a row, of one stage, before its pass; those of reductions come with the pass.
+// Values of rows in one stage, before its pass; those of reductions come with the pass.
 std::string Printer::row_values(int stage) const {
   std::string text;
   for (std::int32_t v = 0; v < n_; ++v) {
@@ -121,7 +121,7 @@ std::string Printer::row_values(int stage) const {
   return text;
 }
 
-// The element at its column, made from its inputs by every thread of the row: they read the same address.
+// The element at its column, recomputed from its inputs by every thread of the row: they read the same address.
 std::string Printer::pick(std::int32_t v) const {
   const Instr& i = instr(v);
   const std::vector<char> needed = needed_by(i.arg[0]);
@@ -136,7 +136,7 @@ std::string Printer::pick(std::int32_t v) const {
   return text + fmt::format("  {} = {};\n}}\n", name(v), name(i.arg[0]));
 }
 
-// The elements at the places, before the pass: it may store over what they are made of.
+// The elements at the places, before the pass: it may overwrite their inputs.
 std::string Printer::placed_before(const PassPlan& pass) const {
   std::string text;
   for (std::int32_t v = 0; v < n_; ++v) {
@@ -163,7 +163,7 @@ std::string Printer::placed_after(const PassPlan& pass) const {
   std::string text = "__syncwarp();\n";  // neighbours store for each other: see store_pack
   for (std::int32_t v = 0; v < n_; ++v) {
     if (!pass.needed[at(v)] || instr(v).kind != Kind::place) continue;
-    // Who has it: see over_leaves.
+    // Which thread has it: see over_leaves.
     const bool lanes = plan_.row_in_warp();
     std::string owner = fmt::format("(place{} / {}) % {} == lane", v, kLeaf, lanes ? plan_.lanes : 32);
     if (!lanes) owner += fmt::format(" && (place{} / {}) % warps == warp", v, kSegment);
@@ -193,7 +193,7 @@ std::string Printer::row_body() const {
     const Instr& i = instr(p_.outputs[o].value);
     if (i.level == Level::row && !in_epilogue(i)) text += "if (lead) " + store({}, p_.outputs[o], o);
   }
-  for (const std::int32_t v : plan_.totals) {  // one that does not vary along the row counts once a row
+  for (const std::int32_t v : plan_.totals) {  // one that does not vary along the row counts once per row
     if (instr(instr(v).arg[0]).level == Level::full) continue;
     text += fmt::format("if (lead) a.work[{} * a.parts + row] = bits_of(({}){});\n", total_number(v),
                         wide_text(instr(v).type), element_of_reduction(v));
@@ -234,7 +234,7 @@ std::string Printer::sums_end() const {
          "}\n__syncthreads();\n}\n";
 }
 
-// Behind the last row of a chunk: what its thread has added goes on in the wide type.
+// After the last row of a chunk: its thread's sum is continued in the wide type.
 std::string Printer::chunk_end() const {
   std::string add = plan_.tails ? "const int live = columns - leaf < 8 ? (int)(columns - leaf) : 8;\n" : "";
   for (const std::int32_t v : plan_.column_sums)
@@ -249,7 +249,7 @@ std::string Printer::chunk_end() const {
          "}\n";
 }
 
-// `first_row` goes from turn to turn, and `row` is this thread's.
+// `first_row` goes from one group of rows to the next, and `row` is this thread's.
 std::string Printer::row_step() const {
   if (plan_.mapping == Mapping::row_groups) return "1";
   return fmt::format("(i64)gridDim.x * {}", plan_.mapping == Mapping::lanes_per_row ? kThreads / plan_.lanes : 1);
@@ -261,7 +261,7 @@ std::string Printer::row_end() const {
 Printer::Kernel Printer::rows_kernel() const {
   const bool lanes = plan_.mapping == Mapping::lanes_per_row, grouped = plan_.mapping == Mapping::row_groups;
   const bool staged = !plan_.staged.empty(), chunked = plan_.chunk_warps > 0;
-  // Row values are loaded while the row itself is waited for.
+  // Row values are loaded while waiting for the row itself.
   const std::string given = scalars({}, true), of_row = row_values(0), body = row_body();
 
   std::string text;

@@ -10,14 +10,14 @@
 namespace ebb::cuda {
 
 // The shift of a segment, whose largest number is the variable `most`. Its exponentials are at most 1, and a sum of
-// none but -inf is 0.
+// only -inf is 0.
 std::string Printer::shift_of(const SoftmaxSum& e, const std::string& most) const {
   if (e.shift == e.most) return define(e.most, fmt::format("is_finite({0}) ? {0} : 0", most));
   return define(e.most, most) + define({}, instr(e.shift).arg[0]) + define({}, e.shift);
 }
 
-// Looks for the place of the largest number in the segments that have it, which is one, but for ties. The block's
-// threads share the segment; the results of warps are parts once more, at [turn][free].
+// Searches for the position of the largest number in the segments that have it: one, except for ties. The block's
+// threads share the segment; the results of warps are again parts, at [turn][free].
 std::string Printer::place_of_largest(const SoftmaxSum& e, std::size_t most, std::size_t free) const {
   const std::int32_t v = e.place, choice = instr(v).arg[0];
   const std::string best = reduction_text(instr(v).op), wide = wide_type(v);
@@ -60,7 +60,7 @@ std::string Printer::softmax_pass(int stage) const {
   const std::vector<SoftmaxSum>& sums = first.softmax;
   std::string known, end;
   std::size_t free = sums.size() + second.reductions.size();
-  // Places among `parts`: of the largest, and behind those of the sums.
+  // Indices among `parts`: of the largest number, then of the sums.
   const auto place_of_sum = [&](std::int32_t v) {
     return sums.size() + static_cast<std::size_t>(std::find(second.reductions.begin(), second.reductions.end(), v) -
                                                   second.reductions.begin());
@@ -102,7 +102,7 @@ std::string Printer::softmax_pass(int stage) const {
     };
     std::string scaled = part(e.sum) + of_segment;
     scaled += define(difference, fmt::format("{} - shift{}", name(e.shift), e.sum)) + define({}, power);
-    // Where all numbers of the row are infinite, its shift decides what that gives.
+    // Where all numbers of the row are infinite, its shift decides the result.
     scaled += fmt::format("return part == 0 && most < most{} ? part : part * {};\n", e.most, name(power));
     text += fmt::format("const f32 shift{} = {};\n", e.sum, name(e.shift));
     text += fmt::format("const f64 all{} = over_each<Plus, f64>([&](int segment) {{\n", e.sum) +

@@ -30,15 +30,15 @@ struct Parameter {
   int slot = -1;
   std::int64_t number = 0;
   DType dtype = DType::f32;
-  bool aligned = false;  // a pointer that the text takes for a multiple of 16 bytes
+  bool aligned = false;  // a pointer that the text assumes to be a multiple of 16 bytes
 };
 
-// A program as CUDA C++ without an #include. The text holds structure and no sizes, strides or numbers, so that it is
+// A program as CUDA C++ without an #include. The text encodes structure and no sizes, strides or numbers, so that it is
 // compiled once for all of them.
 struct SweepText : LaunchPlan {
   std::string text;
   std::vector<Parameter> parameters;
-  std::vector<std::int32_t> checks;  // instructions that may complain, by their number in ErrorSlot::key
+  std::vector<std::int32_t> checks;  // instructions that may report errors, by their number in ErrorSlot::key
 };
 SweepText print_kernel(const Program& program, const KernelPlan& plan);
 // Plans and prints.
@@ -46,13 +46,13 @@ SweepText print_sweep(const Program& program, const GpuModel& model = {}, Alignm
 // Whether the text may run with these arguments.
 bool is_aligned(const SweepText& text, std::span<const Argument> arguments);
 
-const char* prelude();  // src/cuda/kernels/parts/prelude.cuh, which comes before every text
+const char* prelude();  // src/cuda/kernels/parts/prelude.cuh, which precedes every text
 
 // The values of Args, in order.
 std::vector<std::uint64_t> bound_words(const SweepText& text, std::span<const Argument> arguments, const void* error,
                                        std::uint64_t step, void* workspace);
 
-// The error the CPU would have thrown.
+// The error that the CPU would have thrown.
 Error complaint(const Program& program, std::int32_t instr, std::int64_t position, std::uint64_t bits,
                 std::int64_t first_row = 0);
 

@@ -49,7 +49,7 @@ class Compilations {
 
   std::counting_semaphore<> places_{std::max(1u, std::thread::hardware_concurrency())};
   std::mutex mutex_;
-  std::vector<std::shared_future<void>> started_;  // the last to let go of one waits for it
+  std::vector<std::shared_future<void>> started_;  // destroying the last reference to one waits for it
 };
 
 }  // namespace

@@ -5,8 +5,8 @@
 
 namespace ebb::cuda {
 
-// Compiles a text (kernel_cache.h) on a thread of its own: the sweeps of a plan side by side, while the plan is still
-// being made. Nobody has to wait for it; exit() waits for those that have begun and drops the others (compiler_use.h).
+// Compiles a text (kernel_cache.h) on a thread of its own: the sweeps of a plan in parallel, while the plan is made.
+// Waiting for it is optional; exit() waits for compilations in progress and drops the others (compiler_use.h).
 std::shared_future<void> start_compiling(const std::string& text, const std::string& architecture,
                                          int spill_blocks = 0);
 

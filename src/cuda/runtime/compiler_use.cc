@@ -13,8 +13,8 @@
 
 // exit() first destroys the thread_local objects of the thread that calls it, then runs the handlers of atexit and the
 // destructors of static objects, the last registered first. Ours can be the first of all these only as a thread_local:
-// NVRTC registers destructors in the middle of a compilation. Threads that have none (neither the one that loaded this
-// library nor one that asked for a compilation) have the handler that is registered anew after every compilation.
+// NVRTC registers destructors in the middle of a compilation. Threads without one (neither the one that loaded this
+// library nor one that requested a compilation) rely on the handler, registered anew after every compilation.
 namespace ebb::cuda {
 namespace {
 
@@ -50,8 +50,8 @@ void end() {
 struct EndOfThread {
   void register_here() {}
   ~EndOfThread() {
-    // That of the main thread is destroyed by exit() alone. Of another thread nothing tells whether it ends or exits;
-    // in the latter case this handler is the first to run.
+    // The main thread's is destroyed only by exit(). On another thread there is no telling whether it ends or exits; in
+    // the latter case this handler is the first to run.
     if (::getpid() == static_cast<pid_t>(::syscall(SYS_gettid)))
       end();
     else
@@ -60,7 +60,7 @@ struct EndOfThread {
 };
 thread_local EndOfThread end_of_thread;
 
-// The thread that loads the library, in most programs the main thread.
+// For the thread that loads the library, in most programs the main thread.
 [[maybe_unused]] const bool of_loading_thread = (end_of_thread.register_here(), true);
 
 }  // namespace

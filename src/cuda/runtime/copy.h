@@ -7,7 +7,7 @@
 
 namespace ebb::cuda {
 
-// All of them by one launch (by several, where there are very many).
+// Performs all copies by one launch (by several if there are very many).
 void copy_bytes(Gpu& gpu, std::span<const CopyCall> copies);
 
 }  // namespace ebb::cuda

@@ -34,8 +34,8 @@ const Driver* load_driver() {
   return nullptr;
 }
 
-// While NVRTC compiles, it would handle SIGINT and SIGTERM in place of the program, by calling exit() in the middle of
-// whatever the program does.
+// While NVRTC compiles, it would handle SIGINT and SIGTERM in place of the program, by calling exit() at an arbitrary
+// point of the program.
 using Handler = void (*)(int);
 Handler no_handler(int, Handler) { return SIG_IGN; }
 
@@ -77,7 +77,7 @@ const Compiler& compiler() {
 }
 
 void install_driver(const Driver& driver, const Compiler& compiler) {
-  // A thread may still call through the tables of an earlier one.
+  // A thread may still be calling through an earlier table.
   static auto* const drivers = new std::deque<Driver>;
   static auto* const compilers = new std::deque<Compiler>;
   installed_compiler.store(&compilers->emplace_back(compiler), std::memory_order_release);

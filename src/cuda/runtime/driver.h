@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-// The part of CUDA's driver and of its run-time compiler that Ebb calls, as tables of functions: nothing of CUDA is
-// needed to build Ebb, and tests can put a device of their own behind the tables.
+// The parts of CUDA's driver and run-time compiler that Ebb calls, as tables of functions: building Ebb needs nothing
+// of CUDA, and tests can put a device of their own behind the tables.
 namespace ebb::cuda {
 
 using Result = int;
@@ -136,14 +136,14 @@ struct Compiler {
 
 // Null where there is no driver or it does not start.
 const Driver* find_driver();
-std::string no_driver();     // why that is so
-const Driver& driver();      // an Error where there is none
-const Compiler& compiler();  // an Error where there is none
+std::string no_driver();     // the reason
+const Driver& driver();      // throws an Error if there is none
+const Compiler& compiler();  // throws an Error if there is none
 
 // For tests, before anything of CUDA is used.
 void install_driver(const Driver& driver, const Compiler& compiler);
 
-// Throws an Error naming the call and the driver's words where `result` is not success.
+// Throws an Error naming the call and the driver's message unless `result` is success.
 void check(Result result, const char* call);
 
 }  // namespace ebb::cuda

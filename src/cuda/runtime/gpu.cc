@@ -58,7 +58,7 @@ std::byte* Gpu::Memory::allocate(std::size_t bytes) {
 void Gpu::Memory::free(std::byte* data, std::size_t) noexcept {
   try {
     gpu->use();
-    driver().free(reinterpret_cast<Address>(data));  // waits for the device: nothing uses it any more
+    driver().free(reinterpret_cast<Address>(data));  // waits for the device: no work uses it any more
   } catch (const Error&) {                           // the driver is gone at the end of a program
   }
 }
@@ -90,11 +90,11 @@ Function Gpu::kernel(const KernelSource& source, const char* name) {
   if (!function) {
     Function made = nullptr;
     check(driver().function(&made, module, name), "cuModuleGetFunction");
-    // A kernel with memory of its own size may have all there is beside what its text has. How much of it is a cache
-    // instead, the driver decides: with as little as possible a layer norm of 4,096 columns, whose weights come from
-    // there for every row, takes 276 µs on an H200 instead of 261.
+    // A kernel with dynamic shared memory may use all that its text leaves. The driver decides how much of the memory
+    // is a cache instead: with as little as possible a layer norm of 4,096 columns, whose weights come from there for
+    // every row, takes 276 µs on an H200 instead of 261.
     if (source.dynamic_shared) {
-      // A text with products of warpgroups has no shared memory beside it.
+      // A text with products of warpgroups has no static shared memory.
       const std::int64_t most = model_.limits.shared - (source.warpgroups ? 0 : kSharedOfText);
       check(driver().set_function(made, kMostSharedOfFunction, static_cast<int>(most)), "cuFuncSetAttribute");
     }
@@ -172,7 +172,7 @@ std::size_t Gpu::take_piece() {
   return piece;
 }
 
-// While one piece is on its way the next is copied.
+// While one piece is being transferred the next is copied.
 void Gpu::from_host(void* to, const void* from, std::size_t bytes) {
   use();
   streams_.require_no_capture("to: elements cannot be copied to the device");
@@ -251,9 +251,9 @@ RunMarkPtr Gpu::begin(std::span<const FilledBy> inputs) {
   const bool own = streams_.is_own(stream);
   std::unique_lock lock(mutex_);
   if (++begun_ % model_.runs_per_look == 0 || to_call_ > 0 || !own) settle_done();
-  // Those that went well say nothing more.
+  // Successful ones have nothing more to report.
   std::erase_if(parents, [](const RunMark::Parent& p) { return p.mark->settled_ && !p.mark->failed_before(p.step); });
-  // Only the last step of each that is read.
+  // Only the last step that is read of each matters.
   std::sort(parents.begin(), parents.end(), [](const RunMark::Parent& a, const RunMark::Parent& b) {
     return a.mark != b.mark ? a.mark < b.mark : a.step > b.step;
   });
@@ -285,7 +285,7 @@ RunMarkPtr Gpu::begin(std::span<const FilledBy> inputs) {
   return mark;
 }
 
-// With the mutex held.
+// Requires the mutex.
 Event Gpu::take_event() {
   Event event = nullptr;
   if (events_.empty()) {
@@ -300,7 +300,7 @@ Event Gpu::take_event() {
 void Gpu::end(const RunMarkPtr& mark) {
   std::lock_guard guard(mutex_);
   Result recorded = kSuccess;
-  if (mark->captured_) {  // there is nothing to wait for; what it complains of is looked for by synchronize()
+  if (mark->captured_) {  // nothing to wait for; synchronize() looks for its complaints
     mark->settled_ = true;
     mark->parents_.clear();
     if (mark->slot_) captured_.push_back(mark);
@@ -319,7 +319,7 @@ void Gpu::end(const RunMarkPtr& mark) {
   if (mark->run_ == 0 || (mark->run_ % model_.runs_per_event != 0 && mark->when_done_.empty())) return;
   try {
     milestone();
-  } catch (const Error&) {  // whoever waits hears of it
+  } catch (const Error&) {  // the waiting thread gets the error
   }
 }
 
@@ -347,7 +347,7 @@ void Gpu::call_done() {
   for (const auto& f : all) f();
 }
 
-// With the mutex held: a call that is counted twice, before and after it gives the stream something, is part of this
+// Requires the mutex. A call that is counted twice, before and after it submits work to the stream, is part of this
 // position if the second count is.
 Gpu::Position Gpu::position() { return {ended_, streams_.own_work()}; }
 
@@ -396,7 +396,7 @@ Result Gpu::reach(std::uint64_t run) {
   return result;
 }
 
-// With the mutex held.
+// Requires the mutex.
 void Gpu::settle_done() {
   look_at_milestones();
   // Runs on other libraries' streams have events of their own and need not wait for those begun before them.
@@ -442,7 +442,7 @@ void Gpu::settle(RunMark& mark) {
   if (!streams_.is_own(mark.stream_)) events_.push_back(std::exchange(mark.event_, nullptr));
 }
 
-// Complaints of the kernels of captured graphs, each time they are run.
+// Complaints of the kernels of captured graphs, each time they run.
 std::exception_ptr Gpu::error_of_captured() {
   for (const RunMarkPtr& mark : captured_) {
     if (std::exception_ptr error = mark->own_error()) {
@@ -478,7 +478,7 @@ void Gpu::synchronize() {
     captured = !captured_.empty();
   }
   check(driver().synchronize(stream), "cuStreamSynchronize");
-  if (captured) check(driver().synchronize_all(), "cuCtxSynchronize");  // nobody says where such graphs are run
+  if (captured) check(driver().synchronize_all(), "cuCtxSynchronize");  // the stream that such graphs run on is unknown
   streams_.wait_for_copies();
   std::exception_ptr error;
   {

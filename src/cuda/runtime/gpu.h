@@ -27,20 +27,20 @@ namespace ebb::cuda {
 
 class Gpu;
 
-// EBB_CUDA_SYNC=1: each launch is waited for, and one that fails says which kernel it was. For finding mistakes.
+// EBB_CUDA_SYNC=1: waits for each launch, and a failing one names its kernel. For debugging.
 bool waits_for_each_kernel();
 
-// The state of a run: when it is done, and a slot where its kernels leave what was wrong with the data. Runs on the
-// device's own stream are numbered in its order, so that an event after many of them serves them all; a run on another
-// library's stream has an event of its own.
+// The state of a run: when it is done, and a slot where its kernels report errors in the data. Runs on the device's own
+// stream are numbered in its order, so that an event after many of them serves them all; a run on another library's
+// stream has an event of its own.
 class RunMark final : public Mark {
  public:
-  // A run whose results this one reads, and by which of its steps they are made.
+  // A run whose results this one reads, and the step that computes them.
   struct Parent {
     std::shared_ptr<RunMark> mark;
     std::uint32_t step;
   };
-  // A step that may complain: `explain` makes the error of a check number, a position and a number.
+  // A step that may report an error: `explain` turns a check number, a position and a number into one.
   using Explain = std::function<Error(int check, std::int64_t position, std::uint64_t bits)>;
   struct CheckedStep {
     Explain explain;
@@ -54,11 +54,11 @@ class RunMark final : public Mark {
   bool is_on(Stream stream) const { return stream == stream_; }
   void begin_step(std::uint32_t step) { step_ = step; }
 
-  // Returns the step's place for the kernel's key.
+  // Returns the step's part of the kernel's key.
   std::uint64_t add_step(Explain explain);
   ErrorSlot* slot();
-  // For a step that is computed by the host, once the stream has been waited for: throws what this run's inputs or its
-  // steps so far have to say.
+  // For a step computed by the host, after waiting for the stream: throws any error of this run's inputs or of its
+  // steps so far.
   void throw_so_far();
 
   // The steps of a recorded run come from the recording.
@@ -69,7 +69,7 @@ class RunMark final : public Mark {
   friend class Gpu;
   friend class GpuStreams;
   void finish();         // waits until it is settled
-  void look_into_run();  // by the thread that runs it, before its end
+  void look_into_run();  // called by the thread that runs it, before its end
   std::exception_ptr own_error();
   bool failed_before(std::uint32_t step) const { return error_ && failed_at_ <= step; }
 
@@ -81,19 +81,19 @@ class RunMark final : public Mark {
   std::uint32_t step_ = 0, failed_at_ = 0;  // of the run
   ErrorSlot* slot_ = nullptr;               // from the first step that may complain on
   Stream stream_ = nullptr;
-  bool captured_ = false;  // as part of another library's graph: it runs later, as often as somebody says
+  bool captured_ = false;  // as part of another library's graph: it runs later, any number of times
   std::atomic<bool> ended_{false};
   // Guarded by the Gpu's mutex, as is the error.
   std::uint64_t run_ = 0;                         // on the own stream, once it has ended
   Event event_ = nullptr;                         // on another one, from its end until it is settled
-  std::vector<std::function<void()>> when_done_;  // it and all that were begun before it
+  std::vector<std::function<void()>> when_done_;  // called once it and all earlier runs are done
   bool settled_ = false;
   std::exception_ptr error_;
 };
 using RunMarkPtr = std::shared_ptr<RunMark>;
 
-// One GPU: its context, its streams (all work of a device is in one order, so memory may be used again as soon as the
-// host has let go of it), its memory and its kernels.
+// One GPU: its context, its streams (all work of a device is in one order, so memory may be reused as soon as the host
+// has released it), its memory and its kernels.
 class Gpu {
  public:
   explicit Gpu(int index);
@@ -113,25 +113,25 @@ class Gpu {
 
   void use() const;  // makes this GPU's context the calling thread's
 
-  // A kernel of a text, compiled the first time. The pointer stays good.
+  // A kernel of a text, compiled on first use. The pointer stays valid.
   Function kernel(const KernelSource& source, const char* name);
   void launch(Function kernel, unsigned blocks, std::span<const std::uint64_t> arguments, unsigned threads = kThreads,
               unsigned shared = 0);
-  // The same, behind a kernel of the same text: where the GPU can, its blocks begin while the last ones of that end,
-  // and wait by themselves (see the prelude).
+  // The same, after a kernel of the same text: where the GPU can, its blocks begin while the last ones of that kernel
+  // end, and wait inside the kernel (see the prelude).
   void launch_behind(Function kernel, unsigned blocks, std::span<const std::uint64_t> arguments, unsigned threads);
   unsigned blocks_at_a_time(Function kernel, unsigned threads, unsigned shared);  // that the GPU holds
   void clear(void* data, std::size_t bytes);
 
-  // Through pinned memory, in the order of the stream; both are done with the host's memory when they return.
+  // Through pinned memory, in the order of the stream; both are done with the host's memory on return.
   void to_host(void* to, const void* from, std::size_t bytes);
   void from_host(void* to, const void* from, std::size_t bytes);
 
   RunMarkPtr begin(std::span<const FilledBy> inputs);
   void end(const RunMarkPtr& mark);
-  void synchronize();                            // throws the first error that nobody has been told of
-  void throw_unseen_elsewhere();                 // the same of runs on other libraries' streams, without waiting
-  void call_when_done(std::function<void()> f);  // with all runs begun so far, by whoever finds that they are
+  void synchronize();                            // throws the first error not yet reported
+  void throw_unseen_elsewhere();                 // the same for runs on other libraries' streams, without waiting
+  void call_when_done(std::function<void()> f);  // with all runs begun so far, by the thread that notices they are done
 
   // The stream of recordings, one at a time.
   std::unique_lock<std::mutex> lock_recording() { return std::unique_lock(recording_mutex_); }
@@ -147,7 +147,7 @@ class Gpu {
   };
   void launched(Function kernel, unsigned blocks, std::span<const std::uint64_t> arguments, unsigned threads,
                 unsigned shared);
-  void settle(RunMark& mark);  // its work and its parents' are done
+  void settle(RunMark& mark);  // once its work and its parents' are done
   void settle_done();
   std::exception_ptr error_of_captured();
   void call_done();  // without the mutex
@@ -155,14 +155,14 @@ class Gpu {
   std::size_t take_piece();
   Event take_event();
 
-  // How far the own stream is: so many runs, and so many calls that gave it something.
+  // Progress of the own stream: the number of runs, and of calls that submitted work to it.
   struct Position {
     std::uint64_t run = 0, work = 0;
   };
-  Position position();            // of what it was given so far
-  void reached(Position at);      // all that is done
+  Position position();            // of the work submitted so far
+  void reached(Position at);      // everything up to there is done
   Result reach(std::uint64_t r);  // waits for that run
-  // With the mutex held: an event after that run at least, or after everything.
+  // With the mutex held: an event after at least that run, or after everything.
   Event milestone_after(std::uint64_t run);
   Event milestone();
   void look_at_milestones();
@@ -180,8 +180,8 @@ class Gpu {
   std::map<std::pair<Module, std::string>, Function> functions_;
   std::map<std::tuple<Function, unsigned, unsigned>, unsigned> at_a_time_;
 
-  // Pinned memory for copies, in pieces that take turns: one is used again when the copies of many others have begun,
-  // so that a batch on its way to the device does not wait for the step before it.
+  // Pinned memory for copies, in pieces used in rotation: one is reused after the copies of many others have begun, so
+  // that a batch on its way to the device does not wait for the step before it.
   std::mutex staging_mutex_;
   std::byte* staging_[GpuModel::staging_pieces] = {};
   Event staged_[GpuModel::staging_pieces] = {};
@@ -191,7 +191,7 @@ class Gpu {
   std::mutex recording_mutex_;
   Stream recording_stream_ = nullptr;
 
-  // On the own stream there is an event after every `runs_per_event` runs, and one where somebody waits.
+  // On the own stream there is an event after every `runs_per_event` runs, and one per wait.
   struct Milestone {
     Event event;
     Position at;
@@ -204,7 +204,7 @@ class Gpu {
   std::deque<Milestone> milestones_;
   std::deque<RunMarkPtr> in_flight_;  // in the order they were begun
   std::vector<RunMarkPtr> captured_;
-  std::size_t to_call_ = 0;  // functions that runs in flight have
+  std::size_t to_call_ = 0;  // functions to be called for runs in flight
   std::vector<std::function<void()>> to_call_now_;
   std::vector<ErrorSlot*> slots_;
   std::vector<Event> events_;

@@ -41,13 +41,13 @@ std::uint64_t hash(const std::string& bytes, std::uint64_t seed) {  // FNV-1a, m
   return h * 0x9E3779B97F4A7C15u;
 }
 
-// In bytes. EBB_CUDA_CACHE_MB sets it; 0: nothing is kept on disk.
+// In bytes. Set by EBB_CUDA_CACHE_MB; 0: nothing is kept on disk.
 std::uintmax_t size_limit() {
   const char* const megabytes = std::getenv("EBB_CUDA_CACHE_MB");
   return (megabytes && *megabytes ? std::strtoull(megabytes, nullptr, 10) : 512) << 20;
 }
 
-// Code from there is run: it has to be this user's folder, which nobody else can write to. Empty where it is not.
+// Code from there is run: the folder must belong to this user and be writable by no other. Empty otherwise.
 std::filesystem::path folder() {
   if (size_limit() == 0) return {};
   std::filesystem::path in;
@@ -70,7 +70,7 @@ std::filesystem::path folder() {
   return ours ? in : std::filesystem::path{};
 }
 
-// Removes the files that were not used for longest until the rest is within three quarters of the limit.
+// Removes the least recently used files until the rest is within three quarters of the limit.
 void trim(const std::filesystem::path& in) {
   namespace fs = std::filesystem;
   struct File {
@@ -94,8 +94,8 @@ void trim(const std::filesystem::path& in) {
   }
 }
 
-// A file: magic, the whole key again, the code's checksum and length, the code. Anything else in it is as if it were
-// not there.
+// A file: magic, the whole key again, the code's checksum and length, the code. A file with other contents is
+// ignored.
 constexpr std::uint64_t kMagic = 0x3161'6475'6362'6265u;  // "ebbcuda1"
 struct Header {
   std::uint64_t magic = kMagic, key_low = 0, key_high = 0, checksum = 0, bytes = 0;
@@ -104,7 +104,7 @@ struct Header {
 }  // namespace
 
 std::string read_kernel_file(const std::filesystem::path& path, KernelKey key) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // which does not wait for a pipe's writer
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // does not wait for a pipe's writer
   if (file < 0) return {};
   const auto read = [&](void* to, std::size_t bytes) {
     auto* at = static_cast<char*>(to);
@@ -131,7 +131,7 @@ std::string read_kernel_file(const std::filesystem::path& path, KernelKey key) {
 
 namespace {
 
-// Under a name of its own first, so that nobody ever reads half a file. Failing only costs the next process its time.
+// Written under a temporary name first, so that no process reads half a file. Failing only costs the next process time.
 void write_file(const std::filesystem::path& path, KernelKey key, const std::string& code) {
   static std::atomic<unsigned> count{0};
   std::error_code none;
@@ -154,7 +154,7 @@ void write_file(const std::filesystem::path& path, KernelKey key, const std::str
 std::mutex stats_mutex;
 CompileStats stats;
 
-// The most that a kernel spills, from what the assembler says of each.
+// The most that any kernel spills, from the assembler's log.
 int spilled_bytes(const std::string& log) {
   static constexpr std::string_view kWords = " bytes spill stores";
   int most = 0;

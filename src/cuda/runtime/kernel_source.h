@@ -8,15 +8,15 @@
 
 namespace ebb::cuda {
 
-// A text of kernels without the prelude, and what loading it takes.
+// A text of kernels without the prelude, and how to load it.
 struct KernelSource {
   std::string text;
   bool warpgroups = false;      // has products of warpgroups (wgmma): instructions of one architecture only ("sm_90a")
-  bool dynamic_shared = false;  // has shared memory whose size is the launch's
-  int spill_blocks = 0;         // compiled again for fewer blocks where registers spill, see kernel_cache.h
+  bool dynamic_shared = false;  // has shared memory sized by the launch
+  int spill_blocks = 0;         // recompiled for fewer blocks if registers spill, see kernel_cache.h
 };
 
-// The bytes of a kernel's argument struct (src/cuda/kernels/args), as the words that recordings keep and change.
+// The bytes of a kernel's argument struct (src/cuda/kernels/args), as the words that recordings store and modify.
 class KernelArgs {
  public:
   template <class Args>

@@ -47,7 +47,7 @@ std::vector<std::string> folders() {
 
 OpenLibrary OpenLibrary::try_open(const std::vector<std::string>& names) {
   OpenLibrary library;
-  std::vector<std::string> places{""};  // where the system looks
+  std::vector<std::string> places{""};  // the system's search path
   for (const std::string& folder : folders()) places.push_back(folder + "/");
   for (const std::string& place : places) {
     for (const std::string& name : names) {
@@ -76,8 +76,8 @@ void* OpenLibrary::function(const char* name) const {
   return found;
 }
 
-// Calls into other libraries go through addresses that the dynamic linker has filled in; its tables name the function
-// that each belongs to (ELF, "Dynamic Linking").
+// Calls into other libraries go through addresses filled in by the dynamic linker; its tables name the function that
+// each belongs to (ELF, "Dynamic Linking").
 void OpenLibrary::redirect([[maybe_unused]] const char* name, [[maybe_unused]] void* other) const {
 #if defined(__x86_64__) || defined(__aarch64__)
 #if defined(__x86_64__)

@@ -10,33 +10,33 @@
 
 namespace ebb::cuda {
 
-// A shared library that is looked for when it is needed: where the system looks, in the folders of the CUDA toolkit,
-// and in those of PyPI's nvidia packages beside the folder Ebb itself was loaded from.
+// A shared library that is opened on demand: from the system's search path, the folders of the CUDA toolkit, or those
+// of PyPI's nvidia packages next to the folder Ebb itself was loaded from.
 class OpenLibrary {
  public:
-  // The first of `names` that is found. `cure` says what to install. An Error naming all of that where none is.
+  // The first of `names` that is found. `cure` says what to install. Throws an Error naming all of that if none is.
   static OpenLibrary open(const std::string& what, const std::vector<std::string>& names, const std::string& cure);
-  // As above, but empty where there is none.
+  // As above, but empty if there is none.
   static OpenLibrary try_open(const std::vector<std::string>& names);
 
   explicit operator bool() const { return handle_ != nullptr; }
-  // An Error where the library has no such function: it is too old.
+  // Throws an Error if the library has no such function: it is too old.
   void* function(const char* name) const;
-  void* try_function(const char* name) const;  // null instead
-  // Has the library call `other` wherever it calls the function `name` of the C library.
+  void* try_function(const char* name) const;  // null in that case
+  // Makes the library call `other` wherever it calls the function `name` of the C library.
   void redirect(const char* name, void* other) const;
 
  private:
-  void* handle_ = nullptr;  // never closed: its functions are in tables for good
+  void* handle_ = nullptr;  // never closed: its functions stay in tables
   std::string path_;
 };
 
-// The functions of a library that may be missing, or too old to have them: then it is as good as none. Tests put tables
-// of their own in its place.
+// The functions of a library that may be missing, or too old to have them, which counts as missing. Tests substitute
+// tables of their own.
 template <class Table>
 class OptionalLibrary {
  public:
-  // fill(library, table) throws an Error where a function is missing; `variable`=0 in the environment: there is none.
+  // fill(library, table) throws an Error if a function is missing; `variable`=0 in the environment: treated as missing.
   using Fill = void (*)(const OpenLibrary& library, Table& table);
   OptionalLibrary(const char* variable, std::vector<std::string> names, Fill fill)
       : variable_(variable), names_(std::move(names)), fill_(fill) {}

@@ -14,7 +14,7 @@ thread_local Recorder* recorder = nullptr;
 
 Recorder* Recorder::of_thread() { return recorder; }
 
-// Relaxed: what other threads do, and allocations of this one, do not disturb the recording.
+// Relaxed: work of other threads, and allocations of this one, do not disturb the recording.
 Recorder::Recorder(Gpu& gpu, RunMark& mark)
     : gpu_(gpu), mark_(mark), alone_(gpu.lock_recording()), made_(std::make_unique<RecordedRun>(gpu)) {
   check(driver().begin_capture(gpu.recording_stream(), kCaptureRelaxed), "cuStreamBeginCapture");
@@ -60,7 +60,7 @@ std::unique_ptr<RecordedRun> Recorder::finish() {
   return std::move(made_);
 }
 
-// The driver keeps what is still running until it is done.
+// The driver keeps a graph that is still running until it is done.
 RecordedRun::~RecordedRun() {
   try {
     gpu_.use();

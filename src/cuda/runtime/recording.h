@@ -19,12 +19,12 @@ struct RecordedLaunch {
   std::uint32_t step = 0;  // of the run
   std::vector<std::uint64_t> words;
   const std::vector<Parameter>* parameters = nullptr;  // what the words are, if a sweep is launched
-  std::vector<std::size_t> slot_words;                 // those that are the address of the run's ErrorSlot
+  std::vector<std::size_t> slot_words;                 // those that hold the address of the run's ErrorSlot
   bool changed = false;
 };
 
-// A run as a CUDA graph: one call launches all its kernels, with the arguments of the recording. The ErrorSlot is the
-// one thing that every run has its own of: launches that have its address get another one each time.
+// A run as a CUDA graph: one call launches all its kernels, with the arguments of the recording. Only the ErrorSlot is
+// separate for every run: launches that have its address get a new one each time.
 class RecordedRun final : public Recording {
  public:
   explicit RecordedRun(Gpu& gpu) : gpu_(gpu) {}
@@ -42,10 +42,10 @@ class RecordedRun final : public Recording {
   const ErrorSlot* slot_ = nullptr;
 };
 
-// While it lives, what this thread launches on the GPU goes into a recording.
+// While it exists, this thread's launches on the GPU go into a recording.
 class Recorder {
  public:
-  static Recorder* of_thread();  // null: it records nothing
+  static Recorder* of_thread();  // null if it is not recording
   Recorder(Gpu& gpu, RunMark& mark);
   ~Recorder();
   Recorder(const Recorder&) = delete;
@@ -57,7 +57,7 @@ class Recorder {
   }
   void begin_sweep(const std::vector<Parameter>& parameters) { parameters_ = &parameters; }
   void add(Function kernel, unsigned blocks, unsigned threads, unsigned shared, std::span<const std::uint64_t> words);
-  // Ends it. Null where the driver cannot make a graph of what was recorded.
+  // Ends it. Null if the driver cannot make a graph of what was recorded.
   std::unique_ptr<RecordedRun> finish();
 
  private:

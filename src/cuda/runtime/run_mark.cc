@@ -21,7 +21,7 @@ std::shared_ptr<const RunMark::CheckedSteps> RunMark::give_steps() {
 
 std::uint64_t RunMark::add_step(Explain explain) {
   constexpr std::size_t kMostSteps = 1u << (64 - ErrorSlot::kCheckBits - ErrorSlot::kPositionBits);
-  if (steps_.size() == kMostSteps - 1) {  // the last number: those before it have to be heard first
+  if (steps_.size() == kMostSteps - 1) {  // out of numbers: errors of earlier steps must be read first
     if (Recorder::of_thread()) fail(Error::Kind::value, "cuda: a recording has {} steps that may fail", steps_.size());
     check(driver().synchronize(stream_), "cuStreamSynchronize");
     throw_so_far();

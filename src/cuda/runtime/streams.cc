@@ -13,7 +13,7 @@ namespace ebb::cuda {
 struct GpuStreams::Entered {
   const GpuStreams* of;
   Stream stream;
-  bool captured;        // work given to the stream becomes part of a graph
+  bool captured;        // work submitted to the stream becomes part of a graph
   int mode_before = 0;  // of this thread towards captures
   Context context_before = nullptr;
   Entered* outer;
@@ -23,7 +23,7 @@ namespace {
 
 thread_local void* innermost = nullptr;  // GpuStreams::Entered
 
-// The GPU's context for a moment: these calls come from other libraries' threads, which go on with the one they had.
+// Sets the GPU's context temporarily: these calls come from other libraries' threads, which then continue with theirs.
 class Briefly {
  public:
   explicit Briefly(const Gpu& gpu) {
@@ -38,7 +38,7 @@ class Briefly {
 };
 
 bool is_captured(Stream stream) {
-  if (stream == nullptr || stream == kLegacyStream) return false;  // the default stream never is
+  if (stream == nullptr || stream == kLegacyStream) return false;  // the default stream is never captured
   int status = 0;
   check(driver().is_capturing(stream, &status), "cuStreamIsCapturing");
   return status != 0;
@@ -56,7 +56,7 @@ Stream GpuStreams::copies() {
   gpu_.use();
   std::lock_guard guard(gpu_.mutex_);
   if (Stream const made = copies_.load(std::memory_order_acquire)) return made;
-  // The driver's pool keeps what it has: a loader takes and frees the same sizes again and again.
+  // The driver's pool keeps its memory: a loader allocates and frees the same sizes again and again.
   MemoryPool pool = nullptr;
   std::uint64_t all = ~std::uint64_t{0};
   int device = 0;
@@ -107,7 +107,7 @@ void GpuStreams::connect(Stream earlier, Stream later) {
 void GpuStreams::wait_for_own_work(Stream stream) {
   const auto is_done = [this] { return gpu_.done_.work == own_work(); };
   if (is_done()) return;
-  if (capturing()) {  // a graph cannot wait for what is outside of it
+  if (capturing()) {  // a graph cannot wait for work outside of it
     const Gpu::Position now = gpu_.position();
     check(driver().synchronize(own_), "cuStreamSynchronize");
     return gpu_.reached(now);
@@ -147,8 +147,8 @@ void GpuStreams::enter(void* given) {
   check(driver().current_context(&made->context_before), "cuCtxGetCurrent");
   gpu_.use();
   made->captured = is_captured(stream);
-  // A capture forbids its process whatever could wait for it. What this thread does meanwhile (loading kernels, asking
-  // for finished events) does not.
+  // A capture forbids its process any call that could wait for it. Calls of this thread meanwhile (loading kernels,
+  // querying events) do not.
   made->mode_before = kCaptureRelaxed;
   if (made->captured) check(driver().capture_mode(&made->mode_before), "cuThreadExchangeStreamCaptureMode");
   innermost = made.release();
@@ -172,7 +172,7 @@ void GpuStreams::leave() noexcept {
   driver().set_context(e->context_before);
 }
 
-// The given memory or cuMemAllocAsync's: both are in the order of their stream by themselves.
+// The given memory or cuMemAllocAsync's: both follow the order of their stream.
 class GpuStreams::OrderedMemory final : public StreamMemory {
  public:
   OrderedMemory(GpuStreams& streams, Stream stream, std::shared_ptr<StreamMemory> given)
@@ -214,7 +214,7 @@ void GpuStreams::let_wait(void* given) {
   const auto stream = static_cast<Stream>(given);
   if (stream == now()) return;
   const Briefly there(gpu_);
-  if (is_captured(stream)) return;  // whoever captures has waited before
+  if (is_captured(stream)) return;  // the capturing library has waited before
   if (is_own(now())) wait_for_others();
   std::lock_guard guard(gpu_.mutex_);
   if (Stream const copies = copies_.load(std::memory_order_relaxed)) connect(copies, stream);
@@ -230,7 +230,7 @@ void GpuStreams::wait_for(void* given) {
 }
 
 std::function<void()> GpuStreams::after_use(std::function<void()> release) {
-  // Inside an entered stream the owner's order is the thread's own, as long as nothing is done elsewhere.
+  // Inside an entered stream the owner's order is the thread's own, as long as no work runs elsewhere.
   const bool in_order = !is_own(now());
   return [this, in_order, at = changes_of_order(), release = std::move(release)] {
     if (in_order && changes_of_order() == at) {

@@ -17,9 +17,9 @@ class RunMark;
 
 // The streams of one GPU: its own, and those of other libraries that threads have entered.
 //
-// Memory of the pool may be used again as soon as the host has let go of it because all work is in one order. That
-// stays so: a stream that is entered waits for what the own stream was given, unless that is known to be done, and the
-// own stream, before it is given work again, for the last run on every other stream.
+// Memory of the pool may be reused as soon as the host has released it because all work is in one order. That stays so:
+// a stream that is entered waits for the own stream's work, unless that is known to be done, and the own stream, before
+// it is given new work, waits for the last run on every other stream.
 class GpuStreams final : public Streams {
  public:
   explicit GpuStreams(Gpu& gpu) : gpu_(gpu) {}
@@ -28,15 +28,15 @@ class GpuStreams final : public Streams {
   Stream now() const;  // the calling thread's
   Stream own() const { return own_; }
   bool is_own(Stream stream) const { return stream == own_; }
-  bool is_entered() const;  // the calling thread's is one that it was given
-  void before_work();       // that the calling thread is about to give its stream
+  bool is_entered() const;  // the calling thread's is one that it entered
+  void before_work();       // before the calling thread submits work to its stream
   void gave_own_work() { own_work_.fetch_add(1, std::memory_order_relaxed); }
   std::uint64_t own_work() const { return own_work_.load(std::memory_order_relaxed); }
-  void ran(std::shared_ptr<RunMark> mark);  // elsewhere; with the mutex of the Gpu
+  void ran(std::shared_ptr<RunMark> mark);  // on another stream; with the mutex of the Gpu
   void require_no_capture(const char* what) const;
 
-  // For copies from the host beside the own stream's work: it waits for nothing but memory, and nothing waits for it
-  // but what reads the copies.
+  // For copies from the host concurrent with the own stream's work: it waits for nothing but memory, and only readers
+  // of the copies wait for it.
   Stream copies();
   void wait_for_copies();  // on the host
 
@@ -62,20 +62,20 @@ class GpuStreams final : public Streams {
 
   Gpu& gpu_;
   Stream own_ = nullptr;
-  std::atomic<Stream> copies_{nullptr};  // null: there is none yet, while null as a stream is the default one
+  std::atomic<Stream> copies_{nullptr};  // null: none yet (null as a stream would be the default one)
   bool is_of_copies(Stream stream) const {
     const Stream copies = copies_.load(std::memory_order_relaxed);
     return copies && stream == copies;
   }
-  // Counted before the own stream is given something and again after that: what is counted when an event is recorded
-  // was given before it, and what is under way counts as work.
+  // Incremented before and after work is submitted to the own stream: work counted when an event is recorded was
+  // submitted before it, and a submission in progress counts as work.
   std::atomic<std::uint64_t> own_work_{0};
   std::atomic<std::uint64_t> times_entered_{0};                                     // another stream than before
   std::atomic<Stream> last_entered_{reinterpret_cast<Stream>(~std::uintptr_t{0})};  // none: null is a stream
-  std::atomic<bool> elsewhere_{false};  // there are runs that it has not waited for
+  std::atomic<bool> elsewhere_{false};  // runs exist that it has not waited for
 
   // Guarded by the Gpu's mutex.
-  Event crossing_ = nullptr;  // recorded and waited for at once: one is enough
+  Event crossing_ = nullptr;  // recorded and waited for immediately: one is enough
   std::map<Stream, std::shared_ptr<RunMark>> last_on_;
 };
 
