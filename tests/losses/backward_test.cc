@@ -176,3 +176,8 @@ TEST(TripletWithDistance, TakesADistanceOfYourOwn) {
 
 }  // namespace
 }  // namespace ebb
+
+#undef TWO
+#undef THREE
+#undef FOUR
+#undef WEIGHTED

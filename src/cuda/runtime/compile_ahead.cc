@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <mutex>
 #include <semaphore>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cuda/runtime/compiler_use.h"
@@ -16,6 +18,7 @@ namespace {
 
 class Compilations {
  public:
+  // Never destroyed: its threads may outlive the static objects.
   static Compilations& get() {
     static auto* const all = new Compilations;
     return *all;
@@ -23,19 +26,28 @@ class Compilations {
 
   std::shared_future<void> start(const std::string& text, const std::string& architecture, int spill_blocks) {
     wait_if_this_thread_exits();
-    std::shared_future<void> started =
-        std::async(std::launch::async, [=, this] { compile(text, architecture, spill_blocks); });
+    std::packaged_task<void()> task([=, this] { compile(text, architecture, spill_blocks); });
+    std::shared_future<void> done = task.get_future().share();
     std::lock_guard guard(mutex_);
-    std::erase_if(started_, [](const std::shared_future<void>& f) {
-      const bool done = f.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
-      if (done) f.wait();  // which joins its thread
-      return done;
+    std::erase_if(threads_, [](Thread& t) {
+      const bool finished = t.done.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+      if (finished) t.thread.join();
+      return finished;
     });
-    started_.push_back(started);
-    return started;
+    threads_.push_back({std::thread(std::move(task)), done});
+    return done;
   }
 
  private:
+  struct Thread {
+    std::thread thread;
+    std::shared_future<void> done;
+  };
+
+  Compilations() {
+    join_at_the_end([] { get().join(); });
+  }
+
   void compile(const std::string& text, const std::string& architecture, int spill_blocks) {
     places_.acquire();
     try {
@@ -47,9 +59,22 @@ class Compilations {
     places_.release();
   }
 
+  // A thread that holds the mutex at this moment starts one that will be refused a compilation.
+  void join() {
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock) return;
+    for (Thread& t : threads_) {
+      if (t.thread.get_id() == std::this_thread::get_id())
+        t.thread.detach();
+      else
+        t.thread.join();
+    }
+    threads_.clear();
+  }
+
   std::counting_semaphore<> places_{std::max(1u, std::thread::hardware_concurrency())};
   std::mutex mutex_;
-  std::vector<std::shared_future<void>> started_;  // destroying the last reference to one waits for it
+  std::vector<Thread> threads_;
 };
 
 }  // namespace

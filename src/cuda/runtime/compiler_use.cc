@@ -24,6 +24,7 @@ struct Uses {
   std::condition_variable fewer;
   int running = 0;
   bool ending = false;
+  std::atomic<void (*)()> join{nullptr};
 };
 
 // A process that was forked has none of its parent's threads, but may have its locks. Never destroyed.
@@ -42,9 +43,12 @@ thread_local int held_by_thread = 0;  // exit() may be called in the middle of a
 void end() {
   if (!made.load()) return;
   Uses& all = uses();
-  std::unique_lock lock(all.mutex);
-  all.ending = true;
-  all.fewer.wait(lock, [&] { return all.running <= held_by_thread; });
+  {
+    std::unique_lock lock(all.mutex);
+    all.ending = true;
+    all.fewer.wait(lock, [&] { return all.running <= held_by_thread; });
+  }
+  if (auto* const join = all.join.exchange(nullptr)) join();
 }
 
 struct EndOfThread {
@@ -84,6 +88,8 @@ CompilerUse::~CompilerUse() {
   }
   all.fewer.notify_all();
 }
+
+void join_at_the_end(void (*join)()) { uses().join = join; }
 
 void wait_if_this_thread_exits() { end_of_thread.register_here(); }
 

@@ -16,4 +16,8 @@ class CompilerUse {
 // For a thread whose compilations run on other threads. If it calls exit(), that waits, too.
 void wait_if_this_thread_exits();
 
+// Called by exit() after the last compilation: joins the threads that compiled ahead. NVRTC leaves objects to each
+// thread that used it, which the end of the thread destroys, and those must be gone before NVRTC's own.
+void join_at_the_end(void (*join)());
+
 }  // namespace ebb::cuda
