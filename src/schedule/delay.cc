@@ -41,12 +41,24 @@ Levels natural_levels(const ValueGraph& g, const Fusion& f, const Refusals& refu
                    [&](std::int32_t a, std::int32_t b) { return f.places[a].level < f.places[b].level; });
   const auto level = [&](std::int32_t v) { return std::max(levels.sweep[v], levels.sweep[g.base(v)]); };
   const auto ready = [&](std::int32_t v) { return level(v) + (placed.computed(v) ? 1 : 0); };
+  const auto place_alone = [&](std::int32_t v) {
+    const Value& x = g.values[v];
+    if (x.is_leaf) return;
+    int own = 0;
+    for (const std::int32_t in : x.inputs)
+      own = std::max(own, x.is_view() && x.op != Op::depend ? level(in) : ready(in));
+    if (x.op == Op::depend && placed.computed(v)) --own;  // as place_values places it
+    levels.own[v] = levels.sweep[v] = own;
+  };
   for (std::size_t begin = 0, end = 0; begin < n; begin = end) {
     while (end < n && f.places[order[end]].level == f.places[order[begin]].level) ++end;
     const std::span<const std::int32_t> now(order.data() + begin, end - begin);
     for (const std::int32_t v : now) {
       const int group = f.places[v].group;
-      if (group < 0) continue;
+      if (group < 0) {  // a sweep of this level may read it, a view that depends on something earlier
+        place_alone(v);
+        continue;
+      }
       int own = delay.empty() ? 0 : delay[v];
       for (const std::int32_t in : g.values[v].inputs) {
         const std::int32_t b = g.base(in);
@@ -57,17 +69,10 @@ Levels natural_levels(const ValueGraph& g, const Fusion& f, const Refusals& refu
       of_group[group] = std::max(of_group[group], own);
     }
     for (const std::int32_t v : now) {
-      if (f.places[v].group >= 0) {
+      if (f.places[v].group >= 0)
         levels.sweep[v] = of_group[f.places[v].group];
-        continue;
-      }
-      const Value& x = g.values[v];
-      if (x.is_leaf) continue;
-      int own = 0;
-      for (const std::int32_t in : x.inputs)
-        own = std::max(own, x.is_view() && x.op != Op::depend ? level(in) : ready(in));
-      if (x.op == Op::depend && placed.computed(v)) --own;  // as place_values places it
-      levels.own[v] = levels.sweep[v] = own;
+      else
+        place_alone(v);
     }
   }
   return levels;

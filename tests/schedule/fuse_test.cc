@@ -120,6 +120,25 @@ Fused fused_by_memory(const std::vector<Tensor>& roots) {
   return f;
 }
 
+// Blocks of columns of a head wait for each other. A block's part of the one-hot matrix could be made with the first
+// one; it is made with the block. (f16: no processor multiplies it as it is.)
+TEST(Delay, WorkForAStepThatWaitsForAnEventWaitsWithIt) {
+  const Tensor x = variable(cast(leaf({512, 8}), DType::f16).eval()), head = cast(leaf({8000, 8}), DType::f16).eval();
+  TokenStatisticsOptions options;
+  options.entropy = true;
+  options.chunk = 16;
+  const TokenStatistics s = linear_token_statistics(x, head, randint(0, 8000, {512}).eval(), options);
+  const Tensor dx = backward(sum(s.log_probs) + sum(s.entropy))[x];
+  const Plan plan = testing::planned({dx, s.log_probs, s.entropy});
+  std::int64_t most = 0;
+  for (const PlanStep& step : plan.steps) {
+    std::int64_t elements = 0;
+    for (const std::int32_t v : step.outputs) elements += plan.graph.values[static_cast<std::size_t>(v)].shape.numel();
+    most = std::max(most, elements);
+  }
+  EXPECT_LT(most, 3 * 16 * 8000);
+}
+
 // Whatever a view calls its dimensions, a GPU reads neighbours in memory together.
 TEST(Reductions, OfATransposedViewAreOfColumns) {
   const Tensor x = leaf({300, 200}), small = leaf({100, 90}), batch = leaf({4, 60, 90});
