@@ -184,6 +184,15 @@ static void shape_boxes(CompiledSweep& s) {
   s.columns_per_tile = s.long_rows ? std::clamp(elements / s.beside / kTurn * kTurn, kTurn, kTile) : s.columns;
 }
 
+// Bytes of an element of the widest register.
+static std::int64_t widest_register(const Program& p) {
+  std::size_t most = 4;
+  for (const Instr& i : p.instrs) {
+    if (i.level == Level::full) most = std::max(most, size_of(i.type));
+  }
+  return static_cast<std::int64_t>(most);
+}
+
 constexpr std::int64_t kStraightRows = 4;  // reductions of rows take four at a time
 
 // Tiles of rows side by side if most memory is laid out like that. Sums of columns add whole rows, in order: they keep
@@ -211,9 +220,11 @@ void shape_tiles(CompiledSweep& s) {
     };
     s.long_rows = s.columns > (all_memory(p, whole) ? model.sweep_whole_row : kTile);
     s.columns_per_tile = s.long_rows ? kTile : s.columns;
+    const std::int64_t elements =
+        s.columns > kTile ? model.sweep_rows_bytes / widest_register(p) - 1 : model.sweep_rows_tile;
     s.rows_per_tile = s.long_rows ? 1
-                                  : std::max(rows_per_block(s.rows, s.columns),
-                                             model.sweep_rows_tile / std::max<std::int64_t>(s.columns, 1));
+                                  : std::max({std::int64_t{1}, rows_per_block(s.rows, s.columns),
+                                              elements / std::max<std::int64_t>(s.columns, 1)});
   } else {
     s.beside = beside;
     const bool computes = !only_sums_memory(p, by_column);
