@@ -24,6 +24,7 @@ PARTS = {
     "track": "grad",
     "depend": "checkpoint",
     "custom": "custom_function",
+    "formula": "softmax",
     "to_device": "Tensor",  # its method to()
     "output": "topk",
     "copy": "contiguous",

@@ -3,6 +3,7 @@
 
 #include "arrays.h"
 #include "calls/triangular_solve.h"
+#include "ebb/memory.h"
 #include "expect_error.h"
 
 namespace ebb::cpu {
@@ -18,7 +19,8 @@ Position with_last(Position p, std::int64_t i, std::int64_t j) {
   return p;
 }
 
-const Shape kSquares[] = {{1, 1}, {4, 4}, {3, 5, 5}, {2, 3, 2, 2}, {0, 3, 3}, {2, 0, 0}, {70, 70}};
+const Shape kSquares[] = {{1, 1},    {4, 4}, {3, 5, 5}, {2, 3, 2, 2}, {0, 3, 3},
+                          {2, 0, 0}, {9, 9}, {17, 17},  {2, 33, 33},  {70, 70}};
 
 // Random with a heavy diagonal: well conditioned, and symmetric if requested.
 Array matrices(DType dtype, const Shape& shape, Layout layout, std::mt19937& rng, bool symmetric) {
@@ -107,8 +109,8 @@ TEST(TriangularSolve, EveryTriangleTransposedOrNot) {
 TEST(TriangularSolve, AnInfinityReachesTheRowsThatDependOnIt) {
   std::mt19937 rng(4);
   for (const DType dtype : {DType::f32, DType::f64}) {
-    for (const std::int64_t n : {1, 2, 3, 4, 5, 9, 17}) {
-      for (std::int64_t at = 0; at<n * n; at += n> 5 ? 3 : 1) {
+    for (const std::int64_t n : {1, 2, 3, 4, 5, 9, 17, 41}) {
+      for (std::int64_t at = 0; at<n * n; at += n> 20 ? 37 : n > 5 ? 3 : 1) {
         for (int bits = 0; bits < 8; ++bits) {
           const bool upper = bits & 1, transposed = bits & 2, unit = bits & 4;
           Array a = matrices(dtype, {n, n}, Layout::dense, rng, false);
@@ -192,11 +194,30 @@ double determinant(const Array& a, const Position& p) {
   return product;
 }
 
+// Pivots from anywhere: with its rows turned around, a matrix has the same solution and, by the sign of the turn, the
+// same determinant.
+TEST(Solve, FindsPivotsInLaterBlocks) {
+  std::mt19937 rng(7);
+  for (const std::int64_t n : {9, 16, 17, 40, 70}) {
+    const Array a = matrices(DType::f64, {n, n}, Layout::dense, rng, false);
+    const Array b = random_array(DType::f64, {n, 2}, Layout::dense, rng);
+    Array turned(DType::f64, {n, n}), turned_b(DType::f64, {n, 2});
+    turned.fill([&](const Position& p) { return a.get({n - 1 - p[0], p[1]}); });
+    turned_b.fill([&](const Position& p) { return b.get({n - 1 - p[0], p[1]}); });
+    const Array x = run_call(Op::solve, {}, {&a, &b}, DType::f64, {n, 2});
+    const Array y = run_call(Op::solve, {}, {&turned, &turned_b}, DType::f64, {n, 2});
+    for_each_position(x.shape(), [&](const Position& p) { ASSERT_NEAR(x.get(p), y.get(p), 1e-12) << n; });
+    const double d = run_call(Op::det, {}, {&a}, DType::f64, {}).get({});
+    const double e = run_call(Op::det, {}, {&turned}, DType::f64, {}).get({});
+    ASSERT_NEAR(n / 2 % 2 == 0 ? e : -e, d, 1e-11 * std::fabs(d)) << n;
+  }
+}
+
 TEST(Det, AgreesWithEliminationAndItsLogarithm) {
   std::mt19937 rng(4);
   for (const DType dtype : kFloats) {
-    for (const Shape& shape :
-         {Shape{1, 1}, Shape{4, 4}, Shape{3, 5, 5}, Shape{2, 0, 0}, Shape{0, 3, 3}, Shape{2, 3, 2, 2}}) {
+    for (const Shape& shape : {Shape{1, 1}, Shape{4, 4}, Shape{3, 5, 5}, Shape{2, 0, 0}, Shape{0, 3, 3},
+                               Shape{2, 3, 2, 2}, Shape{9, 9}, Shape{2, 17, 17}}) {
       for (const Layout layout : {Layout::dense, Layout::transposed, Layout::backwards}) {
         const Array a = matrices(dtype, shape, layout, rng, false);
         const Shape outer(shape.begin(), shape.rank() - 2);
@@ -234,6 +255,39 @@ TEST(Det, SignsZerosAndInfinities) {
   EXPECT_TRUE(std::isnan(log.get({0})));
   EXPECT_EQ(log.get({1}), -std::numeric_limits<double>::infinity());
   EXPECT_DOUBLE_EQ(log.get({2}), std::log(4.0));
+}
+
+// A matrix has the same factors alone, by all threads, and in a batch, one per thread.
+TEST(LinearAlgebra, BitsDependOnTheMatrixAlone) {
+  std::mt19937 rng(6);
+  constexpr std::int64_t kCount = 5, kRows = 150, kColumns = 131;
+  const int threads = num_threads();
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Array a = matrices(dtype, {kCount, kRows, kRows}, Layout::dense, rng, true);
+    const Array b = random_array(dtype, {kCount, kRows, kColumns}, Layout::dense, rng);
+    Array a0(dtype, {kRows, kRows}), b0(dtype, {kRows, kColumns});
+    a0.fill([&](const Position& p) { return a.get({3, p[0], p[1]}); });
+    b0.fill([&](const Position& p) { return b.get({3, p[0], p[1]}); });
+    const auto all = [&](const Array& matrix, const Array& right) {
+      return std::vector{run_call(Op::cholesky, {}, {&matrix}, dtype, matrix.shape()),
+                         run_call(Op::solve, {}, {&matrix, &right}, dtype, right.shape()),
+                         run_call(Op::triangular_solve, with_options(TriangularSolveCall{true, true, false}),
+                                  {&matrix, &right}, dtype, right.shape())};
+    };
+    set_num_threads(1);
+    const std::vector<Array> alone = all(a0, b0);
+    for (const int n : {1, 3, 8}) {
+      set_num_threads(n);
+      const std::vector<Array> again = all(a0, b0), batch = all(a, b);
+      for (std::size_t k = 0; k < alone.size(); ++k) {
+        for_each_position(alone[k].shape(), [&](const Position& p) {
+          ASSERT_EQ(again[k].get(p), alone[k].get(p)) << k << ' ' << n;
+          ASSERT_EQ(batch[k].get({3, p[0], p[1]}), alone[k].get(p)) << k << ' ' << n;
+        });
+      }
+    }
+  }
+  set_num_threads(threads);
 }
 
 TEST(LinearAlgebra, IntegersAreRefused) {

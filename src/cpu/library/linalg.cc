@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Factorisations and solves through LAPACK, one matrix per task. LAPACK is column-major: it sees a dense row-major
-// matrix as its transpose, which is used where harmless (Cholesky, determinants) and undone elsewhere.
-#include <cblas.h>
-
+// Factorisations and solves of batches of matrices: of up to eight rows by loops of their own, several matrices per
+// task, larger ones by blocks.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,70 +8,16 @@
 
 #include "backend/matrix_errors.h"
 #include "calls/triangular_solve.h"
-#include "core/blas.h"
 #include "core/parallel.h"
+#include "cpu/library/blocked.h"
 #include "cpu/library/copy.h"
 #include "cpu/library/ops.h"
 #include "cpu/library/small_matrices.h"
 #include "cpu/tile/elements.h"
-
-// Fortran's symbols, exported by libopenblas; their C header is a package of its own. The trailing lengths of character
-// arguments are part of gfortran's calling convention.
-extern "C" {
-void spotrf_(const char* uplo, const int* n, float* a, const int* lda, int* info, std::size_t);
-void dpotrf_(const char* uplo, const int* n, double* a, const int* lda, int* info, std::size_t);
-void sgetrf_(const int* m, const int* n, float* a, const int* lda, int* pivots, int* info);
-void dgetrf_(const int* m, const int* n, double* a, const int* lda, int* pivots, int* info);
-void sgetrs_(const char* trans, const int* n, const int* nrhs, const float* a, const int* lda, const int* pivots,
-             float* b, const int* ldb, int* info, std::size_t);
-void dgetrs_(const char* trans, const int* n, const int* nrhs, const double* a, const int* lda, const int* pivots,
-             double* b, const int* ldb, int* info, std::size_t);
-}
+#include "ebb/memory.h"
 
 namespace ebb::cpu {
 namespace {
-
-int potrf(int n, float* a) {
-  if (n <= kSmallMatrix) return small_potrf(n, a);
-  int info = 0;
-  spotrf_("U", &n, a, &n, &info, 1);
-  return info;
-}
-int potrf(int n, double* a) {
-  if (n <= kSmallMatrix) return small_potrf(n, a);
-  int info = 0;
-  dpotrf_("U", &n, a, &n, &info, 1);
-  return info;
-}
-int getrf(int n, float* a, int* pivots) {
-  if (n <= kSmallMatrix) return small_getrf(n, a, pivots);
-  int info = 0;
-  sgetrf_(&n, &n, a, &n, pivots, &info);
-  return info;
-}
-int getrf(int n, double* a, int* pivots) {
-  if (n <= kSmallMatrix) return small_getrf(n, a, pivots);
-  int info = 0;
-  dgetrf_(&n, &n, a, &n, pivots, &info);
-  return info;
-}
-void getrs(int n, int nrhs, const float* lu, const int* pivots, float* b) {
-  if (n <= kSmallMatrix) return small_getrs(n, nrhs, lu, pivots, b);
-  int info = 0;
-  sgetrs_("N", &n, &nrhs, lu, &n, pivots, b, &n, &info, 1);
-}
-void getrs(int n, int nrhs, const double* lu, const int* pivots, double* b) {
-  if (n <= kSmallMatrix) return small_getrs(n, nrhs, lu, pivots, b);
-  int info = 0;
-  dgetrs_("N", &n, &nrhs, lu, &n, pivots, b, &n, &info, 1);
-}
-void trsm(CBLAS_UPLO uplo, CBLAS_TRANSPOSE trans, CBLAS_DIAG diag, int n, int cols, const float* a, float* b, int ldb) {
-  cblas_strsm(CblasRowMajor, CblasLeft, uplo, trans, diag, n, cols, 1.0f, a, n, b, ldb);
-}
-void trsm(CBLAS_UPLO uplo, CBLAS_TRANSPOSE trans, CBLAS_DIAG diag, int n, int cols, const double* a, double* b,
-          int ldb) {
-  cblas_dtrsm(CblasRowMajor, CblasLeft, uplo, trans, diag, n, cols, 1.0, a, n, b, ldb);
-}
 
 // Sizes of the last two dimensions and the number of matrices before them.
 struct Batch {
@@ -84,13 +28,17 @@ struct Batch {
   std::int64_t matrix() const { return rows * cols; }
 };
 
-// Calls body(i) for every matrix of a batch; several small ones per task.
+// Calls body(i, work) for every matrix of a batch; several small ones per task. Too few for all threads: one after the
+// other, each by all of them.
 template <class Body>
 void for_each_matrix(std::int64_t count, std::int64_t n, Body&& body) {
+  if (n > kSmallMatrix && count < num_threads()) {
+    for (std::int64_t i = 0; i < count; ++i) body(i, Work::shared);
+    return;
+  }
   const std::int64_t together = n <= kSmallMatrix ? 128 : 1;
   parallel_for((count + together - 1) / together, [&](std::int64_t task) {
-    if (n > kSmallMatrix) keep_blas_serial();
-    for (std::int64_t i = task * together; i < std::min(count, (task + 1) * together); ++i) body(i);
+    for (std::int64_t i = task * together; i < std::min(count, (task + 1) * together); ++i) body(i, Work::serial);
   });
 }
 
@@ -133,14 +81,16 @@ std::int64_t first_failure(const std::vector<int>& info) {
   return bad == info.end() ? -1 : bad - info.begin();
 }
 
-// LU factors of every matrix (column-major, in place), its pivots and LAPACK's verdict.
+// LU factors of every matrix, in place: small ones are column-major. Their pivots, and the first column without one.
 template <class T>
 struct Factors {
   std::vector<int> pivots, info;
   Factors(T* matrices, std::int64_t n, std::int64_t count)
       : pivots(static_cast<std::size_t>(n * count)), info(static_cast<std::size_t>(count)) {
-    for_each_matrix(count, n, [&](std::int64_t i) {
-      info[static_cast<std::size_t>(i)] = getrf(blas_size(n), matrices + i * n * n, pivots_of(i, n));
+    for_each_matrix(count, n, [&](std::int64_t i, Work work) {
+      T* const a = matrices + i * n * n;
+      info[static_cast<std::size_t>(i)] = n <= kSmallMatrix ? small_getrf(static_cast<int>(n), a, pivots_of(i, n))
+                                                            : factor_lu(n, a, pivots_of(i, n), work);
     });
   }
   int* pivots_of(std::int64_t i, std::int64_t n) { return pivots.data() + i * n; }
@@ -192,8 +142,8 @@ void store_real(const View& out, std::int64_t i, double value) {
 
 }  // namespace
 
-// A = L·Lᵀ. Row-major A is Aᵀ = A column-major, and LAPACK's upper factor U (A = Uᵀ·U) there is L here. Only the lower
-// triangle of A is read.
+// A = L·Lᵀ, reading only the lower triangle of A: A = Uᵀ·U of the upper one of Aᵀ, and L = Uᵀ. (A small matrix is
+// column-major in the same memory, as A is.)
 void run_cholesky(const LibraryCall& call) {
   const View &a = call.inputs[0], &out = call.outputs[0];
   const Batch batch(a.shape);
@@ -201,114 +151,101 @@ void run_cholesky(const LibraryCall& call) {
   with_real_type(call, [&](auto type) {
     using T = typename decltype(type)::type;
     BufferPtr keep;
-    const View copy = own_copy(a, keep, label_of(call));
-    std::vector<int> info(static_cast<std::size_t>(batch.count));
     const std::int64_t n = batch.rows;
-    for_each_matrix(batch.count, n, [&](std::int64_t i) {
+    const bool small = n <= kSmallMatrix;
+    const View copy = own_copy(small ? a : with_last_two_swapped(a), keep, label_of(call));
+    std::vector<int> info(static_cast<std::size_t>(batch.count));
+    for_each_matrix(batch.count, n, [&](std::int64_t i, Work work) {
       T* matrix = static_cast<T*>(copy.data) + i * n * n;
-      info[static_cast<std::size_t>(i)] = potrf(blas_size(n), matrix);
-      for (std::int64_t r = 0; r < n; ++r) std::fill(matrix + r * n + r + 1, matrix + (r + 1) * n, T(0));
+      info[static_cast<std::size_t>(i)] =
+          small ? small_potrf(static_cast<int>(n), matrix) : factor_cholesky(n, matrix, work);
+      for (std::int64_t r = 0; r < n; ++r) {  // the other triangle
+        const std::int64_t first = small ? r + 1 : 0, end = small ? n : r;
+        std::fill(matrix + r * n + first, matrix + r * n + end, T(0));
+      }
     });
     if (const std::int64_t bad = first_failure(info); bad >= 0)
       throw not_positive_definite(label_of(call), a.shape, bad, info[static_cast<std::size_t>(bad)]);
-    deliver(out, copy);
+    deliver(out, small ? copy : with_last_two_swapped(copy));
   });
 }
 
-// X = op(A)⁻¹·X row by row, reading only the triangle: trsm's definition, even with non-finite numbers among the
-// elements.
-template <class T>
-void substitute(bool upper, bool transposed, bool unit, std::int64_t n, std::int64_t cols, const T* a, T* x,
-                std::int64_t ldx) {
-  const bool from_below = upper != transposed;
-  for (std::int64_t step = 0; step < n; ++step) {
-    const std::int64_t r = from_below ? n - 1 - step : step;
-    T* row = x + r * ldx;
-    for (std::int64_t c = from_below ? r + 1 : 0; c < (from_below ? n : r); ++c) {
-      const T factor = transposed ? a[c * n + r] : a[r * n + c];
-      for (std::int64_t j = 0; j < cols; ++j) row[j] -= factor * x[c * ldx + j];
-    }
-    for (std::int64_t j = 0; j < cols && !unit; ++j) row[j] /= a[r * n + r];
-  }
+// Calls solve(matrix, first element of X, columns) for parts of the columns of every right-hand side [n, k], in
+// parallel: columns are solved independently.
+template <class Solve>
+void for_each_part(std::int64_t count, std::int64_t n, std::int64_t k, Solve&& solve) {
+  constexpr std::int64_t kColumns = 128;
+  const std::int64_t across = (k + kColumns - 1) / kColumns;
+  parallel_for(count * across, [&](std::int64_t task) {
+    const std::int64_t i = task / across, column = task % across * kColumns;
+    solve(i, i * n * k + column, std::min(kColumns, k - column));
+  });
 }
 
-// op(A)·X = B with A triangular. Columns of B are solved separately, so wide ones are shared among threads. OpenBLAS's
-// kernel for Haswell and Zen multiplies zeros outside the triangle with an infinity inside it, and rows that do not
-// depend on it become NaN: where a solution is not finite, its columns are solved again by substitution.
+// op(A)·X = B with A triangular.
 void run_triangular_solve(const LibraryCall& call) {
   const View &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];
   const Batch batch(b.shape);
   if (b.shape.numel() == 0) return;
   const auto& options = options_as<TriangularSolveCall>(call.attrs);
-  const CBLAS_UPLO uplo = options.upper ? CblasUpper : CblasLower;
-  const CBLAS_TRANSPOSE trans = options.transposed ? CblasTrans : CblasNoTrans;
-  const CBLAS_DIAG diag = options.unit_diagonal ? CblasUnit : CblasNonUnit;
+  const Triangle triangle{options.upper, options.transposed, options.unit_diagonal};
   with_real_type(call, [&](auto type) {
     using T = typename decltype(type)::type;
     BufferPtr keep_a, keep_b;
     const View matrices =
         is_half(a.dtype) ? packed_as_f32(a, keep_a, label_of(call)) : packed(a, keep_a, label_of(call));
     const View x = own_copy(b, keep_b, label_of(call));
-    constexpr std::int64_t kColumns = 128;
-    const std::int64_t n = batch.rows, k = batch.cols, across = (k + kColumns - 1) / kColumns;
-    if (n <= kSmallMatrix) {
-      for_each_matrix(batch.count, n, [&](std::int64_t i) {
-        substitute(options.upper, options.transposed, options.unit_diagonal, n, k,
-                   static_cast<const T*>(matrices.data) + i * n * n, static_cast<T*>(x.data) + i * n * k, k);
-      });
-      return deliver(out, x);
-    }
-    std::vector<char> finite(static_cast<std::size_t>(batch.count * across));
-    const auto for_each_part = [&](auto&& solve) {
-      parallel_for(batch.count * across, [&](std::int64_t task) {
-        const std::int64_t i = task / across, column = task % across * kColumns;
-        solve(static_cast<std::size_t>(task), static_cast<const T*>(matrices.data) + i * n * n, i * n * k + column,
-              std::min(kColumns, k - column));
-      });
+    const std::int64_t n = batch.rows, k = batch.cols;
+    const auto solve = [&](std::int64_t i, std::int64_t first, std::int64_t columns) {
+      solve_triangle(triangle, n, columns, static_cast<const T*>(matrices.data) + i * n * n, n,
+                     static_cast<T*>(x.data) + first, k, Work::serial);
     };
-    for_each_part([&](std::size_t task, const T* matrix, std::int64_t first, std::int64_t cols) {
-      keep_blas_serial();
-      T* part = static_cast<T*>(x.data) + first;
-      trsm(uplo, trans, diag, blas_size(n), blas_size(cols), matrix, part, blas_size(k));
-      T sum = 0;  // 0, or NaN as soon as one number is not finite
-      for (std::int64_t r = 0; r < n; ++r)
-        for (std::int64_t j = 0; j < cols; ++j) sum += part[r * k + j] * T(0);
-      finite[task] = sum == T(0);
-    });
-    if (std::find(finite.begin(), finite.end(), 0) != finite.end()) {
-      BufferPtr keep_again;
-      const View again = own_copy(b, keep_again, label_of(call));
-      for_each_part([&](std::size_t task, const T* matrix, std::int64_t first, std::int64_t cols) {
-        if (finite[task]) return;
-        T* part = static_cast<T*>(again.data) + first;
-        substitute(uplo == CblasUpper, trans == CblasTrans, diag == CblasUnit, n, cols, matrix, part, k);
-        for (std::int64_t r = 0; r < n; ++r) std::copy_n(part + r * k, cols, static_cast<T*>(x.data) + first + r * k);
-      });
-    }
+    if (n <= kSmallMatrix)
+      for_each_matrix(batch.count, n, [&](std::int64_t i, Work) { solve(i, i * n * k, k); });
+    else
+      for_each_part(batch.count, n, k, solve);
     deliver(out, x);
   });
 }
 
-// A·X = B by LU with partial pivoting, on column-major copies of both.
+// A·X = B by LU with partial pivoting; small matrices and their right-hand sides are column-major.
 void run_solve(const LibraryCall& call) {
   const View &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];
   const Batch batch(b.shape);
   if (a.shape.numel() == 0) return;
   with_real_type(call, [&](auto type) {
     using T = typename decltype(type)::type;
-    BufferPtr keep_a, keep_b;
-    const View lu = own_copy(with_last_two_swapped(a), keep_a, label_of(call));
-    const View x = own_copy(with_last_two_swapped(b), keep_b, label_of(call));
     const std::int64_t n = batch.rows, k = batch.cols;
+    const bool small = n <= kSmallMatrix;
+    const auto ordered = [small](const View& v) { return small ? with_last_two_swapped(v) : v; };
+    BufferPtr keep_a, keep_b;
+    const View lu = own_copy(ordered(a), keep_a, label_of(call)), x = own_copy(ordered(b), keep_b, label_of(call));
+    const auto* const matrices = static_cast<const T*>(lu.data);
+    auto* const solutions = static_cast<T*>(x.data);
     Factors<T> factors(static_cast<T*>(lu.data), n, batch.count);
     if (const std::int64_t bad = first_failure(factors.info); bad >= 0)
       throw singular(label_of(call), a.shape, bad, factors.info[static_cast<std::size_t>(bad)]);
     if (k == 0) return;
-    for_each_matrix(batch.count, n, [&](std::int64_t i) {
-      getrs(blas_size(n), blas_size(k), static_cast<const T*>(lu.data) + i * n * n, factors.pivots_of(i, n),
-            static_cast<T*>(x.data) + i * n * k);
+    if (small) {
+      for_each_matrix(batch.count, n, [&](std::int64_t i, Work) {
+        small_getrs(static_cast<int>(n), static_cast<int>(k), matrices + i * n * n, factors.pivots_of(i, n),
+                    solutions + i * n * k);
+      });
+      return deliver(out, with_last_two_swapped(x));
+    }
+    for_each_part(batch.count, n, k, [&](std::int64_t i, std::int64_t first, std::int64_t columns) {
+      const T* const matrix = matrices + i * n * n;
+      const int* const pivots = factors.pivots_of(i, n);
+      T* const part = solutions + first;
+      for (std::int64_t r = 0; r < n; ++r) {
+        if (pivots[r] != r + 1) std::swap_ranges(part + r * k, part + r * k + columns, part + (pivots[r] - 1) * k);
+      }
+      for (const bool upper : {false, true}) {
+        const Triangle triangle{.upper = upper, .transposed = false, .unit = !upper};
+        solve_triangle(triangle, n, columns, matrix, n, part, k, Work::serial);
+      }
     });
-    deliver(out, with_last_two_swapped(x));
+    deliver(out, x);
   });
 }
 

@@ -5,9 +5,9 @@
 #include <type_traits>
 #include <utility>
 
-// Factorisations of small matrices, for which a call of LAPACK takes longer than the work: as LAPACK's functions of the
-// same names, column-major and in place. Rows and columns are processed in a fixed order, so that bits depend on the
-// matrix alone.
+// Factorisations of small matrices, whose loops the compiler unrolls (blocked.h has larger ones): as LAPACK's functions
+// of the same names, column-major and in place. Rows and columns are processed in a fixed order, so that bits depend on
+// the matrix alone.
 namespace ebb::cpu {
 
 inline constexpr std::int64_t kSmallMatrix = 8;  // rows at most (chosen, not measured)
