@@ -22,18 +22,18 @@ Tensor slice_by(const Tensor& x, int axis, nb::handle source) {
   return slice(x, axis, start, slice_end(source.attr("stop"), kEnd), step);
 }
 
-// The positions where a mask is true, one i64 tensor an axis of the mask. Computed now: the shape depends on them.
-std::vector<Tensor> positions_of(const Tensor& mask) {
-  std::vector<Tensor> result;
-  if (mask.rank() == 0) return result;
-  const Tensor at = nonzero(mask);
-  for (int axis = 0; axis < mask.rank(); ++axis) result.push_back(select(at, 1, axis));
-  return result;
+// x with the axes of a mask as one axis.
+Tensor merged_axes(const Tensor& x, int axis, const Tensor& mask) {
+  std::vector<std::int64_t> shape(x.shape().begin(), x.shape().begin() + axis);
+  shape.push_back(mask.numel());
+  shape.insert(shape.end(), x.shape().begin() + axis + mask.rank(), x.shape().end());
+  return reshape(x, shape);
 }
 
 struct IndexArray {
   int axis;
   Tensor index;
+  bool of_mask = false;  // within the axis, and not negative
 };
 
 // x at the index arrays' positions of their axes. Adjacent axes are replaced where they stand, others come first.
@@ -61,8 +61,11 @@ Tensor at_arrays(const Tensor& x, const std::vector<IndexArray>& arrays) {
     // Positions in the host's memory (a list, a NumPy array) are taken along, as in PyTorch.
     const bool of_host = !arrays[k].index.node()->homeless && place_of(arrays[k].index) == Device{};
     Tensor i = cast(of_host ? arrays[k].index.to(place_of(x)) : arrays[k].index, DType::i64);
-    i = check(i, logical_and(i >= -size, i < size), "index: it is outside the axis");
-    i = broadcast_to(where(i < 0, i + size, i), shape);
+    if (!arrays[k].of_mask) {
+      i = check(i, logical_and(i >= -size, i < size), "index: it is outside the axis");
+      i = where(i < 0, i + size, i);
+    }
+    i = broadcast_to(i, shape);
     flat = flat.defined() ? flat * size + i : i;
     count *= size;
   }
@@ -136,7 +139,10 @@ Tensor get_item(const Tensor& x, nb::handle key) {
           arrays.push_back({axis++, from_data(std::vector<std::int64_t>(index->item<bool>() ? 1 : 0, 0),
                                               Shape{index->item<bool>() ? 1 : 0})});
         }
-        for (Tensor& at : positions_of(*index)) arrays.push_back({axis++, std::move(at)});
+        if (index->rank() > 0) {  // computed now: the shape depends on where the mask is true
+          y = merged_axes(y, axis, *index);
+          arrays.push_back({axis++, reshape(nonzero(reshape(*index, {index->numel()})), {-1}), true});
+        }
       } else if (is_integer(index->dtype())) {
         arrays.push_back({axis++, *index});
       } else {

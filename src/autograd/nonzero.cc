@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <numeric>
 #include <optional>
 #include <vector>
@@ -37,41 +39,60 @@ std::optional<Tensor> nonzero_there(const Tensor& x) {
   return make_data(DType::i64, Shape{found->count, x.rank()}, found->memory);
 }
 
+// Of n bytes, each 0 or 1.
+std::int64_t count_true(const std::uint8_t* bits, std::int64_t n) {
+  std::int64_t count = 0, i = 0;
+  for (; i + 8 <= n; i += 8) {
+    std::uint64_t eight;
+    std::memcpy(&eight, bits + i, 8);
+    count += std::popcount(eight);
+  }
+  for (; i < n; ++i) count += bits[i];
+  return count;
+}
+
 }  // namespace
 
 // Pieces of the elements are counted, then each writes after the end of those before it.
 Tensor nonzero(const Tensor& x) {
   if (const std::optional<Tensor> there = nonzero_there(x)) return *there;
-  const std::vector<std::uint8_t> bits = cast(x, DType::bool_).to_vector<std::uint8_t>();
+  const NoHistory scope;
+  const Tensor host = contiguous(cast(x, DType::bool_)).to(Device{}).eval();
+  const auto* const bits = reinterpret_cast<const std::uint8_t*>(host.data<bool>());
   constexpr std::int64_t kPiece = 65536;
   const int rank = x.rank();
-  const auto n = static_cast<std::int64_t>(bits.size());
+  const std::int64_t n = x.numel();
   const std::int64_t pieces = (n + kPiece - 1) / kPiece, width = rank > 0 ? std::max<std::int64_t>(1, x.size(-1)) : 1;
   std::vector<std::int64_t> start(static_cast<std::size_t>(pieces) + 1);
   parallel_for(pieces, [&](std::int64_t p) {
-    const auto first = bits.begin() + p * kPiece;
-    start[static_cast<std::size_t>(p) + 1] = std::accumulate(first, first + std::min(kPiece, n - p * kPiece), 0);
+    start[static_cast<std::size_t>(p) + 1] = count_true(bits + p * kPiece, std::min(kPiece, n - p * kPiece));
   });
   std::partial_sum(start.begin(), start.end(), start.begin());
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(start.back() * rank));
+  const BufferPtr places = BufferPtr::allocate(static_cast<std::size_t>(start.back() * rank) * 8, "nonzero");
+  auto* const rows = reinterpret_cast<std::int64_t*>(places.data());
   parallel_for(rank > 0 ? pieces : 0, [&](std::int64_t p) {
-    std::int64_t* to = rows.data() + start[static_cast<std::size_t>(p)] * rank;
+    // Every element is written and the next one takes its place unless it is true: nothing is predicted.
+    std::int64_t* to = rows + start[static_cast<std::size_t>(p)] * rank;
+    const std::int64_t* const last = rows + start[static_cast<std::size_t>(p) + 1] * rank;
     const std::int64_t end = std::min(n, (p + 1) * kPiece);
-    for (std::int64_t i = p * kPiece; i < end;) {  // up to the end of a line along the last axis
+    for (std::int64_t i = p * kPiece; i < end && to != last;) {  // up to the end of a line along the last axis
       std::int64_t outer[Shape::kMaxRank], rest = i / width;
       for (int axis = rank - 2; axis >= 0; --axis) {
         outer[axis] = rest % x.shape()[axis];
         rest /= x.shape()[axis];
       }
       const std::int64_t line = i - i % width, stop = std::min(end, line + width);
-      for (; i < stop; ++i) {
-        if (!bits[static_cast<std::size_t>(i)]) continue;
-        to = std::copy_n(outer, rank - 1, to);
-        *to++ = i - line;
+      if (rank == 1) {
+        for (; i < stop && to != last; ++i) *to = i, to += bits[i];
+      }
+      for (; i < stop && to != last; ++i) {
+        for (int axis = 0; axis < rank - 1; ++axis) to[axis] = outer[axis];
+        to[rank - 1] = i - line;
+        to += bits[i] * rank;
       }
     }
   });
-  return from_data(rows, Shape{start.back(), rank}).to(x.device());
+  return make_data(DType::i64, Shape{start.back(), rank}, places).to(x.device());
 }
 
 }  // namespace ebb
