@@ -79,7 +79,7 @@ def made():
         days += dates
     about = (f"Geometric means, above 1 Ebb is faster; competitors are PyTorch, torch.compile, JAX, MLX, Liger, CCE and QuACK where they\n"
              f"have the function, with the same inputs in the same run, measured {min(days)} to {max(days)}\n"
-             f"with the trees of those days.\n")
+             f"on the source of those days.\n")
     picture = plots.ratio_plot(bars, "Time of the fastest competitor relative to Ebb")
     return "\n".join(lines) + "\n\n" + about, picture
 

@@ -29,18 +29,18 @@ DOCS = ROOT / "docs"
 
 # The pages in the order of the menu; every page of docs/ has its place here.
 MENU = [
-    ("Begin", ["index", "install", "tutorial", "faq"]),
+    ("Start here", ["index", "install", "tutorial", "faq"]),
     ("Tasks", ["train_csv", "finetune_llama", "rl_log_probs", "loss_on_gpu", "embed_cmake"]),
     ("Coming from", ["from_pytorch", "from_numpy", "array_api", "ten_programs", "by_hand"]),
     ("Guides", ["losses", "gallery", "autograd", "training", "data", "laziness", "strips", "checkpointing", "mixed_precision", "gpu",
                 "distributed", "python"]),
     ("The program", ["command_line", "environment", "scikit_learn"]),
     ("Reference", ["reference", "python_reference", "torch_compatibility", "versioning", "changelog"]),
-    ("Behind it", ["design", "design_schedule", "design_cpu", "design_gpu", "benchmarks", "accuracy", "contributing"]),
+    ("Internals", ["design", "design_schedule", "design_cpu", "design_gpu", "benchmarks", "accuracy", "contributing"]),
 ]
 # What a page counts in a search: guides come before lists of what modules and headers declare, those before the rest.
 GUIDE = 4
-WEIGHT = {name: 0.5 for name in ["gallery", *dict(MENU)["Behind it"]]}
+WEIGHT = {name: 0.5 for name in ["gallery", *dict(MENU)["Internals"]]}
 WEIGHT |= {"python_reference": 0.8, "reference": 0.15, "changelog": 0.1}
 OF_THE_ROOT = {"README.md": "index", "CONTRIBUTING.md": "contributing", "CHANGELOG.md": "changelog"}
 
