@@ -267,11 +267,12 @@ def embedding_bag(
     width = weight.shape[1]
     empty = _core.zeros((bags, width), weight.dtype)
     if mode == "max":
-        rows = _core.where(kept > 0, rows, -math.inf)
+        if padding_idx is not None:
+            rows = _core.where(kept > 0, rows, -math.inf)
         at = _core.broadcast_to(bag.reshape((-1, 1)), rows.shape)
         found = _core.scatter_reduce(empty - math.inf, 0, at, rows, "amax")
         return _core.where(found == -math.inf, 0.0, found)
-    total = _core.index_add(empty, 0, bag, rows * kept)
+    total = _core.index_add(empty, 0, bag, rows if padding_idx is None else rows * kept)
     if mode == "sum":
         return total
     count = _core.index_add(_core.zeros((bags, 1), weight.dtype), 0, bag, kept)
