@@ -133,6 +133,8 @@ def compare_operations(rows):
         "cumprod",
         *operations.SPECIAL,
         "cdist",
+        "pdist",
+        "grid_sample",
         "avg_pool3d",
         "slogdet",
         "eigh",
