@@ -39,15 +39,16 @@ std::optional<Tensor> nonzero_there(const Tensor& x) {
   return make_data(DType::i64, Shape{found->count, x.rank()}, found->memory);
 }
 
-// Of n bytes, each 0 or 1.
-std::int64_t count_true(const std::uint8_t* bits, std::int64_t n) {
+// How many of n bytes are not 0. True is 1, but arrays of other libraries and files may have any other byte.
+std::int64_t count_true(const std::uint8_t* bytes, std::int64_t n) {
+  constexpr std::uint64_t kLow = 0x7F7F'7F7F'7F7F'7F7F;
   std::int64_t count = 0, i = 0;
   for (; i + 8 <= n; i += 8) {
     std::uint64_t eight;
-    std::memcpy(&eight, bits + i, 8);
-    count += std::popcount(eight);
+    std::memcpy(&eight, bytes + i, 8);
+    count += std::popcount((((eight & kLow) + kLow) | eight) & ~kLow);  // the highest bit of every byte that is not 0
   }
-  for (; i < n; ++i) count += bits[i];
+  for (; i < n; ++i) count += bytes[i] != 0;
   return count;
 }
 
@@ -58,14 +59,14 @@ Tensor nonzero(const Tensor& x) {
   if (const std::optional<Tensor> there = nonzero_there(x)) return *there;
   const NoHistory scope;
   const Tensor host = contiguous(cast(x, DType::bool_)).to(Device{}).eval();
-  const auto* const bits = reinterpret_cast<const std::uint8_t*>(host.data<bool>());
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(host.data<bool>());
   constexpr std::int64_t kPiece = 65536;
   const int rank = x.rank();
   const std::int64_t n = x.numel();
   const std::int64_t pieces = (n + kPiece - 1) / kPiece, width = rank > 0 ? std::max<std::int64_t>(1, x.size(-1)) : 1;
   std::vector<std::int64_t> start(static_cast<std::size_t>(pieces) + 1);
   parallel_for(pieces, [&](std::int64_t p) {
-    start[static_cast<std::size_t>(p) + 1] = count_true(bits + p * kPiece, std::min(kPiece, n - p * kPiece));
+    start[static_cast<std::size_t>(p) + 1] = count_true(bytes + p * kPiece, std::min(kPiece, n - p * kPiece));
   });
   std::partial_sum(start.begin(), start.end(), start.begin());
   const BufferPtr places = BufferPtr::allocate(static_cast<std::size_t>(start.back() * rank) * 8, "nonzero");
@@ -83,12 +84,12 @@ Tensor nonzero(const Tensor& x) {
       }
       const std::int64_t line = i - i % width, stop = std::min(end, line + width);
       if (rank == 1) {
-        for (; i < stop && to != last; ++i) *to = i, to += bits[i];
+        for (; i < stop && to != last; ++i) *to = i, to += bytes[i] != 0;
       }
       for (; i < stop && to != last; ++i) {
         for (int axis = 0; axis < rank - 1; ++axis) to[axis] = outer[axis];
         to[rank - 1] = i - line;
-        to += bits[i] * rank;
+        to += bytes[i] != 0 ? rank : 0;
       }
     }
   });

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "ebb/autograd.h"
@@ -14,6 +15,7 @@
 #include "ebb/ops/numbers.h"
 #include "ebb/ops/volume.h"
 #include "expect_error.h"
+#include "graph/node.h"
 #include "ops/values.h"
 
 // Operations that are formulas of others: values by hand, first and second gradients by differences.
@@ -352,6 +354,22 @@ TEST(NonzeroAndUnique, AreComputedAtOnce) {
   expect_values(inverse, {2, 0, 2, 1});
   EXPECT_EQ(inverse.shape(), (Shape{2, 2}));
   expect_values(counts, {1, 1, 2});
+}
+
+// Arrays of other libraries and files may hold bytes that are neither 0 nor 1.
+TEST(NonzeroAndUnique, TakesEveryByteOfAMaskButZeroForTrue) {
+  constexpr std::int64_t kBytes = 100'000;
+  const std::uint8_t some[] = {0, 2, 255, 0, 1, 128, 127, 0, 0, 3, 64};
+  const BufferPtr memory = BufferPtr::allocate(kBytes, "mask");
+  std::vector<double> expected;
+  for (std::int64_t i = 0; i < kBytes; ++i) {
+    const std::uint8_t byte = some[i % std::size(some)];
+    memory.data()[i] = std::byte{byte};
+    if (byte != 0) expected.push_back(static_cast<double>(i));
+  }
+  expect_values(reshape(nonzero(make_data(DType::bool_, Shape{kBytes}, memory)), {-1}), expected);
+  const Tensor places = nonzero(make_data(DType::bool_, Shape{kBytes / 100, 100}, memory));
+  expect_values(select(places, 1, 0) * 100 + select(places, 1, 1), expected);
 }
 
 TEST(Unfold, ListsWindowsAndFoldAddsThem) {
