@@ -65,7 +65,8 @@ void expand(const Tensor& t);
 
 // ---- for graph/node.cc ----------------------------------------------------------------------------------------------
 
-// May a formula of these be one node? Not where it is differentiated or traced, or is itself part of a formula.
+// May a formula of these be one node? Not where it is differentiated or traced, in an Eager scope, which computes every
+// operation by itself, or within a formula.
 bool may_be_folded(std::span<const Tensor* const> operands);
 Tensor make_folded(const std::shared_ptr<const Formula>& formula, std::span<const Tensor* const> operands);
 

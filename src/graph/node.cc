@@ -282,7 +282,7 @@ Tensor make_placeholder(DType dtype, const Shape& shape, const Strides& strides,
 
 bool may_be_folded(std::span<const Tensor* const> operands) {
   const OfThread& of = of_thread;
-  if (!of.history_on || of.tracing_on || of.making_formula || origins_on()) return false;
+  if (!of.history_on || of.eager_on || of.tracing_on || of.making_formula || origins_on()) return false;
   return std::none_of(operands.begin(), operands.end(),
                       [](const Tensor* t) { return t->defined() && t->node()->history != 0; });
 }

@@ -207,6 +207,20 @@ TEST(Fold, NodesThatKnowWhereTheyWereBuiltAreMadeAtOnce) {
   EXPECT_FALSE(is_one_node(y));
 }
 
+// There every operation is computed by itself, and a sum over the rows that another one has left in memory has other bits
+// than one in the sweep that makes them. It does not matter what was called before.
+TEST(Fold, EagerFormulasAreComputedByOperations) {
+  const Tensor x = cast(leaf({700, 533}), DType::f64).eval(), target = cast(533 * rand({700}), DType::i64).eval();
+  const auto eagerly = [&] {
+    const Eager now;
+    return bits(cross_entropy(x, target));
+  };
+  const auto first = eagerly();
+  for (int call = 0; call < 3; ++call) cross_entropy(x, target).eval();
+  EXPECT_TRUE(is_one_node(cross_entropy(x, target)));
+  EXPECT_EQ(eagerly(), first);
+}
+
 // A thread may compute what another has made, while a third one walks through it.
 TEST(Fold, ThreadsShareFormulas) {
   const Tensor x = leaf({6, 6});
