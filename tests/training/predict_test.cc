@@ -91,9 +91,9 @@ TEST_F(Predict, ResultsThatAreNotFiniteAreLeftEmpty) {
       csv.err,
       "ebb: note: 1 of 2 predictions are not finite numbers and are left empty, the first that of row 2: its inputs "
       "are too far from those of the training\n");
-  const json all = json::parse(run_ebb({"predict", "--run", run(), "--data", rows, "--json"}).out);
-  EXPECT_EQ(all[0]["prediction"], "lily");
-  EXPECT_TRUE(all[1]["prediction"].is_null() && all[1]["probability"].is_null()) << all;
+  const std::string text = run_ebb({"predict", "--run", run(), "--data", rows, "--json"}).out;
+  EXPECT_EQ(json::parse(text)[0]["prediction"], "lily");
+  EXPECT_NE(text.find("{\"row\":2,\"prediction\":null,\"probability\":null}"), std::string::npos) << text;
 }
 
 TEST_F(Predict, ColumnsOfOneNameAreHandedOnUnderTwo) {

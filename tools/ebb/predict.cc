@@ -100,7 +100,8 @@ std::string as_json(const Unlabelled& data, const std::vector<Prediction>& all, 
     if (facts.task == Task::numbers) {
       j["prediction"] = p.number;
     } else if (!p.finite) {
-      j["prediction"] = j["probability"] = nullptr;
+      j["prediction"] = nullptr;
+      j["probability"] = nullptr;
     } else {
       j["prediction"] = facts.classes[p.best];
       j["probability"] = p.probabilities[p.best];
