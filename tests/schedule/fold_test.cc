@@ -207,8 +207,8 @@ TEST(Fold, NodesThatKnowWhereTheyWereBuiltAreMadeAtOnce) {
   EXPECT_FALSE(is_one_node(y));
 }
 
-// There every operation is computed by itself, and a sum over the rows that another one has left in memory has other bits
-// than one in the sweep that makes them. It does not matter what was called before.
+// Every operation is computed by itself there, and a sum of what is in memory has other bits than one in the sweep that
+// computes what it sums. It does not matter what was called before.
 TEST(Fold, EagerFormulasAreComputedByOperations) {
   const Tensor x = cast(leaf({700, 533}), DType::f64).eval(), target = cast(533 * rand({700}), DType::i64).eval();
   const auto eagerly = [&] {
