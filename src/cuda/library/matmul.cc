@@ -32,6 +32,8 @@ bool divides(const GpuModel& model, const Product& p) {
   return is_half(p.in) && p.batches == 1 && p.k >= model.long_product && p.k % (8 * model.product_parts) == 0 &&
          p.n <= model.narrow_product;
 }
+// The parts are added into a result without gaps: a narrow one is not divided into columns (AlignedProduct).
+static_assert(GpuModel{}.narrow_product < GpuModel{}.worth_dividing);
 void multiply_in_parts(Gpu& gpu, const Product& p) {
   BufferPtr keep;
   const std::int64_t parts = gpu.model().product_parts;
