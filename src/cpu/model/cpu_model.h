@@ -148,6 +148,7 @@ struct CpuModel {
   // loops: layer_norm of [4096, 256] on a Granite Rapids went from 0.65 to 0.78 of PyTorch's speed, group_norm with
   // rows of 513 from 0.45 to 0.69.
   std::int64_t sweep_whole_row = 2048, sweep_rows_tile = 4096;
+  std::int64_t sweep_row_by_row = 512;
   // Tiles of several rows that are longer than a block have fewer bytes than this. A tile of one row spreads no row
   // values and reads weights in place: on a Cascade Lake, rows of 2,048 f32 took 0.81 ns per element of layer_norm with
   // one row per tile and 1.01 with two, 1.01 and 1.20 of softmax; rows of 1,300 f64 1.83 and 3.21, 3.0 and 4.1.

@@ -218,10 +218,12 @@ void shape_tiles(CompiledSweep& s) {
     const auto whole = [&](const Strides& strides) {
       return layout_of(p.dims, p.dims.size() - static_cast<std::size_t>(p.row_dims), p.dims.size(), strides).rank <= 1;
     };
+    s.row_by_row = s.columns >= model.sweep_row_by_row && s.columns <= model.sweep_whole_row;
     s.long_rows = s.columns > (all_memory(p, whole) ? model.sweep_whole_row : kTile);
     s.columns_per_tile = s.long_rows ? kTile : s.columns;
     const std::int64_t elements =
         s.columns > kTile ? model.sweep_rows_bytes / widest_register(p) - 1 : model.sweep_rows_tile;
+    s.row_by_row = s.row_by_row && !s.long_rows;
     s.rows_per_tile = s.long_rows ? 1
                                   : std::max({std::int64_t{1}, rows_per_block(s.rows, s.columns),
                                               elements / std::max<std::int64_t>(s.columns, 1)});

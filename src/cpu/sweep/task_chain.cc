@@ -90,22 +90,27 @@ void SweepTask::chain(const Chain& c, std::int64_t count) {
   for (std::size_t p = 0; p < c.registers.size(); ++p) {
     cursors.add(at(c.registers[p], 0), c.strides[p], s_.registers[c.registers[p]], column_, s_.columns);
   }
-  const std::size_t state_bytes = c.loop->state_bytes();
+  const auto state_bytes = static_cast<std::int64_t>(c.loop->state_bytes());
+  alignas(kGuardBytes) std::byte states[kBlocksAtOnce * kMaxLoopState];
   for (std::int64_t first = 0; first < count;) {
-    // All contiguous whole blocks in one call, or a block part by part; then the rest.
-    const std::int64_t n = std::min(kTile, count - first);
-    const std::int64_t blocks =
-        std::clamp<std::int64_t>(std::min(cursors.together(), count - first) / kTile, 1, kBlocksAtOnce);
-    alignas(kGuardBytes) std::byte state[kBlocksAtOnce * kMaxLoopState];
-    std::memset(state, 0, static_cast<std::size_t>(blocks) * state_bytes);
-    for (std::int64_t done = 0; done < n;) {
-      const std::int64_t part = std::min(n - done, cursors.together());
-      run_loop(c, cursors.pointers(), state, first + done, part, blocks);
-      done += part;
-      cursors.move(blocks * part);
+    const std::int64_t all = std::min(kBlocksAtOnce, (count - first + kTile - 1) / kTile);  // whose sums are added together
+    std::memset(states, 0, static_cast<std::size_t>(all * state_bytes));
+    for (std::int64_t at = 0; at < all;) {
+      // All contiguous whole blocks in one call, or a block part by part; then the rest.
+      std::byte* const state = states + at * state_bytes;
+      const std::int64_t begin = first + at * kTile, n = std::min(kTile, count - begin);
+      const std::int64_t blocks =
+          std::clamp<std::int64_t>(std::min(cursors.together(), count - begin) / kTile, 1, all - at);
+      for (std::int64_t done = 0; done < n;) {
+        const std::int64_t part = std::min(n - done, cursors.together());
+        run_loop(c, cursors.pointers(), state, begin + done, part, blocks);
+        done += part;
+        cursors.move(blocks * part);
+      }
+      at += blocks;
     }
-    add_sums(c, state, first, blocks);
-    first += blocks * kTile;
+    add_sums(c, states, first, all);
+    first += all * kTile;
   }
 }
 
@@ -113,6 +118,7 @@ void SweepTask::chain(const Chain& c, std::int64_t count) {
 void SweepTask::run_loop(const Chain& c, void* const* pointers, std::byte* state, std::int64_t first, std::int64_t n,
                          std::int64_t blocks) {
   const auto turn = static_cast<std::int64_t>(c.loop->group());
+  const std::int64_t rest = c.loop->takes_rest() ? n % turn : 0;
   const auto state_bytes = static_cast<std::int64_t>(c.loop->state_bytes());
   const bool guarded = c.loop->guards() > 0;
   const int in_vain = guarded ? r_.in_vain.load(std::memory_order_relaxed) : 0;
@@ -122,12 +128,14 @@ void SweepTask::run_loop(const Chain& c, void* const* pointers, std::byte* state
     std::memset(state, 0, static_cast<std::size_t>(blocks * state_bytes));
     r_.in_vain.store(in_vain + 1 < cpu_model().sweep_calls_between_tries ? in_vain + 1 : 0, std::memory_order_relaxed);
   } else {
-    c.loop->run(pointers, static_cast<std::size_t>(n / turn), state, static_cast<std::size_t>(blocks));
+    c.loop->run(pointers, static_cast<std::size_t>(n / turn), state, static_cast<std::size_t>(blocks),
+                static_cast<std::size_t>(rest));
   }
-  if (!guarded && n % turn == 0) return;
+  const std::int64_t done = n / turn * turn + rest;
+  if (!guarded && done == n) return;
   bool held = true;
   for (std::int64_t b = 0; b < blocks; ++b)
-    held = repair(c, state + b * state_bytes, before.data(), first + b * kTile, n, n / turn * turn) && held;
+    held = repair(c, state + b * state_bytes, before.data(), first + b * kTile, n, done) && held;
   if (guarded && in_vain < cpu_model().sweep_failed_guards)
     r_.in_vain.store(held ? 0 : in_vain + 1, std::memory_order_relaxed);
 }
@@ -163,9 +171,9 @@ bool SweepTask::repair(const Chain& c, std::byte* state, const std::byte* before
       s_.output_stores[step.item](at(step.b, first), 1, at(step.a, first), static_cast<std::size_t>(left));
     } else if (step.kind == Step::Kind::load) {
       r_.load(step.item, s_.registers[step.dst].type, at(step.dst, first), s_.operand_layouts[step.item],
-              first_ + first, left);
+              position_of(first), left);
     } else if (step.kind == Step::Kind::store) {
-      store(step.item, at(step.a, first), s_.registers[step.a].type, s_.output_layouts[step.item], first_ + first,
+      store(step.item, at(step.a, first), s_.registers[step.a].type, s_.output_layouts[step.item], position_of(first),
             left);
     } else {  // a sum, computed here: its input may be overwritten by a later step
       std::byte* to = state + sum++ * lanes;
@@ -186,7 +194,7 @@ void SweepTask::add_sums(const Chain& c, const std::byte* state, std::int64_t fi
       if (s_.flat) {
         r_.totals[step.item][(first_ + first) / kTile + b].real = sums[b];
       } else {
-        groups(step.kind == Step::Kind::reduce ? step.item : sum_of_total(step.item))[0].real += sums[b];
+        groups(step.kind == Step::Kind::reduce ? step.item : sum_of_total(step.item))[shown_row_].real += sums[b];
       }
     }
   }
