@@ -54,11 +54,12 @@ class SweepTask {
 
   // Chains (task_chain.cc).
   void chain(const Chain& c, std::int64_t count);
+  void chain_by_row(const Chain& c);
   void run_loop(const Chain& c, void* const* pointers, std::byte* state, std::int64_t first, std::int64_t n,
                 std::int64_t blocks);
   bool repair(const Chain& c, std::byte* state, const std::byte* before, std::int64_t block, std::int64_t n,
               std::int64_t done);
-  void add_sums(const Chain& c, const std::byte* state, std::int64_t first, std::int64_t blocks);
+  void add_sums(const Chain& c, const std::byte* state, std::int64_t first, std::int64_t blocks, std::int64_t of_row);
   template <class T>
   void add_rest(const Step& step, std::byte* state, std::int64_t from, std::int64_t left);
 

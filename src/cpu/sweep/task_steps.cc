@@ -237,7 +237,11 @@ void SweepTask::full_step(const Step& step) {
       break;
     case Step::Kind::chain: {
       const Chain& c = s_.chains[step.item];
-      each_run(step, [&](std::int64_t n) { chain(c, n); });
+      if (step.by_row) {
+        chain_by_row(c);
+      } else {
+        each_run(step, [&](std::int64_t n) { chain(c, n); });
+      }
       break;
     }
     case Step::Kind::check:
