@@ -155,10 +155,12 @@ struct CpuModel {
 #else
   std::int64_t sweep_whole_row = 2048, sweep_row_by_row = std::int64_t{1} << 60;
 #endif
-  // Bytes of a tile of such rows, and at most where it takes more for four rows, which reductions take at a time: on that
-  // machine layer_norm of rows of 5,000 f32 takes 0.62 ns per element four at a time, 0.66 two at a time, 0.69 one at a
-  // time. And how many tiles a sweep should have, for threads (chosen, not measured).
-  std::int64_t sweep_row_tile_bytes = 64 << 10, sweep_most_row_tile_bytes = 128 << 10;
+  // Bytes of a tile of such rows, unless four rows, which reductions take at a time, take more: on that machine layer_norm
+  // of rows of 5,000 f32 takes 0.62 ns per element four at a time, 0.66 two at a time, 0.69 one at a time. The share of
+  // the second-level cache for all tiles, or their bytes where its size is not known; how many tiles a sweep should have,
+  // for threads (chosen, not measured).
+  std::int64_t sweep_row_tile_bytes = 64 << 10, sweep_row_tiles_bytes = 1 << 18;
+  double sweep_l2_for_row_tiles = 0.5;
   static constexpr std::int64_t sweep_row_tiles = 16;
   // Elements of a tile of several rows whose loops take them all at once, which amortises calls and the ends of loops:
   // layer_norm of [4096, 256] on a Granite Rapids went from 0.65 to 0.78 of PyTorch's speed, group_norm with rows of 513

@@ -207,8 +207,7 @@ static std::int64_t rows_one_by_one(const CompiledSweep& s) {
   const CpuModel& model = cpu_model();
   const std::int64_t bytes = s.columns * widest_register(s.program);
   const std::int64_t usual = std::max(kStraightRows, model.sweep_row_tile_bytes / bytes / kStraightRows * kStraightRows);
-  const std::int64_t most = std::min(model.sweep_most_row_tile_bytes / bytes, s.rows / CpuModel::sweep_row_tiles);
-  return std::clamp<std::int64_t>(most, 1, usual);
+  return std::clamp<std::int64_t>(s.rows / CpuModel::sweep_row_tiles, 1, usual);
 }
 
 // Tiles of rows side by side if most memory is laid out like that. Sums of columns add whole rows, in order: they keep
