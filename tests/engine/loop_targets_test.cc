@@ -99,8 +99,8 @@ struct Left {
   bool operator==(const Left&) const = default;
 };
 
-// Runs a target's loop on the same numbers; where a guard for ordinary numbers fails, the block's results are void. With
-// `left_out`, only the first block, without so many of its last elements: empty if the loop cannot do that.
+// Runs a target's loop on the same numbers; where a guard for ordinary numbers fails, the block's results are void.
+// With `left_out`, only the first block, without so many of its last elements: empty if the loop cannot do that.
 Left run_loop(const LoopBuilder& program, LoopTarget target, const std::vector<std::uint8_t>& bytes, int side_by_side,
               std::size_t left_out = 0) {
   const LoopProgram& p = program.p;
@@ -109,7 +109,8 @@ Left run_loop(const LoopBuilder& program, LoopTarget target, const std::vector<s
   const std::size_t group = kLoopGroup * static_cast<std::size_t>(std::max(1, side_by_side / vectors));
   const std::size_t guards = code.guards.size() + (code.ordinary.empty() ? 0 : 1), size = p.wide ? 8 : 4;
   const std::size_t lanes = code.sums.size() * kLoopGroup * size, state_bytes = lanes + guards * kGuardBytes;
-  const NativeLoop loop(bytes, group, static_cast<int>(guards), state_bytes, rests_of(code, target, side_by_side), p.wide);
+  const NativeLoop loop(bytes, group, static_cast<int>(guards), state_bytes, rests_of(code, target, side_by_side),
+                        p.wide);
   if (!loop.ready() || (left_out > 0 && !loop.takes_rest())) return {};
 
   std::vector<std::vector<std::uint64_t>> memory;  // of each pointer
@@ -195,8 +196,8 @@ void expect_rests(const LoopBuilder& program, const std::string& what) {
         EXPECT_TRUE(std::equal(left.stored.begin(), left.stored.end(), whole.stored.begin()))
             << what << ", " << t.name << ", " << side_by_side << " vectors side by side, all but " << left_out;
         if (made++ == 0) first = left;
-        EXPECT_TRUE(left == first) << what << ", " << t.name << ", " << side_by_side << " vectors side by side, all but "
-                                   << left_out;
+        EXPECT_TRUE(left == first) << what << ", " << t.name << ", " << side_by_side
+                                   << " vectors side by side, all but " << left_out;
       }
     }
   }

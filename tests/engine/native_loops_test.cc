@@ -77,9 +77,9 @@ TEST(NativeLoops, AddLongRowsLikeTheSteps) {
   }
 }
 
-// Rows long enough for loops of their own, several to a tile: weights that all rows share, row values, sums, numbers that
-// loops leave to the steps. Loops compute the bits of the steps with every instruction set, and a row those that it has
-// by itself.
+// Rows long enough for loops of their own, several to a tile: weights that all rows share, row values, sums, numbers
+// that loops leave to the steps. Loops compute the bits of the steps with every instruction set, and a row those that
+// it has by itself.
 TEST(NativeLoops, TakeRowsOneByOne) {
   constexpr std::int64_t kRows = 70, kAlone = 41;
   for (const std::int64_t columns : {192, 517, 1031, 5003, 8193}) {
@@ -90,7 +90,8 @@ TEST(NativeLoops, TakeRowsOneByOne) {
       const Tensor x = cast(randn({kRows, columns}) * reshape(odd, {kRows, columns}), dtype).eval();
       const Tensor w = cast(randn({columns}), dtype).eval(), narrow = cast(randn({columns}), DType::bf16).eval();
       const Tensor labels = remainder(arange(kRows) * 977, columns).eval();
-      auto values = [&](const Tensor& rows, const Tensor& label, const cpu::TileKernels* target, cpu::NativeLoops when) {
+      auto values = [&](const Tensor& rows, const Tensor& label, const cpu::TileKernels* target,
+                        cpu::NativeLoops when) {
         cpu::force_tile_kernels(target);
         cpu::set_native_loops(when);
         const Tensor v = variable(rows), weight = variable(w);
@@ -115,8 +116,8 @@ TEST(NativeLoops, TakeRowsOneByOne) {
         EXPECT_TRUE(values(x, labels, target, cpu::NativeLoops::always) == by_steps)
             << columns << " " << name(dtype) << " " << target->target;
       }
-      const auto alone = values(slice(x, 0, kAlone, kAlone + 1).eval(), slice(labels, 0, kAlone, kAlone + 1).eval(), nullptr,
-                                cpu::NativeLoops::always);
+      const auto alone = values(slice(x, 0, kAlone, kAlone + 1).eval(), slice(labels, 0, kAlone, kAlone + 1).eval(),
+                                nullptr, cpu::NativeLoops::always);
       for (const std::size_t k : {0, 1, 2, 3, 4}) {
         const std::size_t n = alone[k].size(), from = kAlone * n;
         EXPECT_TRUE(std::equal(alone[k].begin(), alone[k].end(), first[k].begin() + static_cast<std::ptrdiff_t>(from)))

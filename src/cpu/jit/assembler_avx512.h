@@ -175,7 +175,7 @@ class Avx512Assembler : public X86Loop {
     registers(k0F, pp(), wide_, 0xC2, result, a, b, mask_ == 0 ? kGuard : mask_);
     byte(static_cast<std::uint8_t>(op == Micro::equal ? kEqual : op == Micro::less_equal ? kLessEqual : kLess));
     if (mask_ == 0) return;
-    bytes({0xC5, 0xF4, 0x47, 0xC0 | kMask << 3 | mask_});      // kxorw k1, k1, mask: where it does not hold
+    bytes({0xC5, 0xF4, 0x47, 0xC0 | kMask << 3 | mask_});    // kxorw k1, k1, mask: where it does not hold
     bytes({0xC5, 0xF4, 0x42, 0xC0 | kGuard << 3 | kGuard});  // kandnw k2, k1, k2
   }
   void apply_guard(int v) { registers(k0F, pp(), wide_, 0x28, v, 0, v, kGuard, true); }  // vmovaps, zeros elsewhere

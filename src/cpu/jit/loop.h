@@ -69,8 +69,8 @@ class NativeLoop {
   // Whether fewer elements than a turn takes can follow the turns.
   bool takes_rest() const { return rests_ != Rests::by_steps; }
 
-  // Runs `blocks` blocks, at least one, of `turns` turns, consecutive in memory; or one block, and `rest` elements behind
-  // it, fewer than a turn takes. Nothing behind those is read or written. `state` has for each block: 16 lanes
+  // Runs `blocks` blocks, at least one, of `turns` turns, consecutive in memory; or one block, and `rest` elements
+  // behind it, fewer than a turn takes. Nothing behind those is read or written. `state` has for each block: 16 lanes
   // for each sum, which the block's numbers are added to, then 32 bytes for each guard, written only: all ones if it
   // held everywhere. Guards are those of the program and one more if it has functions that the loop implements for
   // ordinary numbers only: where a guard does not hold, the block's results are invalid.

@@ -200,14 +200,17 @@ static std::int64_t rows_together(const CompiledSweep& s) {
   const CpuModel& model = cpu_model();
   const std::int64_t elements =
       s.columns > kTile ? model.sweep_rows_bytes / widest_register(s.program) - 1 : model.sweep_rows_tile;
-  return std::max({std::int64_t{1}, rows_per_block(s.rows, s.columns), elements / std::max<std::int64_t>(s.columns, 1)});
+  return std::max(
+      {std::int64_t{1}, rows_per_block(s.rows, s.columns), elements / std::max<std::int64_t>(s.columns, 1)});
 }
 // Rows of a tile whose loops take one row at a time: as many as a reduction takes, or several times that.
 static std::int64_t rows_one_by_one(const CompiledSweep& s) {
   const CpuModel& model = cpu_model();
   const std::int64_t bytes = s.columns * widest_register(s.program);
-  const std::int64_t usual = std::max(kStraightRows, model.sweep_row_tile_bytes / bytes / kStraightRows * kStraightRows);
-  return std::clamp<std::int64_t>(s.rows / CpuModel::sweep_row_tiles, 1, usual);
+  const std::int64_t usual =
+      std::max(kStraightRows, model.sweep_row_tile_bytes / bytes / kStraightRows * kStraightRows);
+  const std::int64_t least = std::max<std::int64_t>(1, model.sweep_rows_tile / s.columns);  // even of few rows
+  return std::clamp(s.rows / CpuModel::sweep_row_tiles, least, std::max(least, usual));
 }
 
 // Tiles of rows side by side if most memory is laid out like that. Sums of columns add whole rows, in order: they keep

@@ -72,7 +72,7 @@ struct Step {
   std::int32_t instr = -1;
   bool invariant = false;  // the same for every tile: done once per task
   bool by_column = false;  // strips: the registers are dense within a column only
-  bool by_row = false;     // row_by_row: reads a number of each row, what is the same in every row, or sums rows in a loop
+  bool by_row = false;  // row_by_row: reads a number of each row, what is the same in every row, or sums rows in a loop
 };
 
 // Cheap steps that run as one loop of machine code.

@@ -505,7 +505,7 @@ class Compiler {
   const Program& p_ = s_.program;
   int stage_ = 0;
   std::map<std::int32_t, std::int32_t> each_row_;  // full value -> register of a single row
-  std::map<std::int32_t, std::int32_t> local_;  // full value -> register, in this stage (or in all, for short rows)
+  std::map<std::int32_t, std::int32_t> local_;     // full value -> register, in this stage (or in all, for short rows)
   std::vector<std::int32_t> row_register_, scalar_register_, scratch_, output_of_;
   std::vector<char> summed_product_;
 };

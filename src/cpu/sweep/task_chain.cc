@@ -98,7 +98,8 @@ void SweepTask::chain(const Chain& c, std::int64_t count) {
   const auto state_bytes = static_cast<std::int64_t>(c.loop->state_bytes());
   alignas(kGuardBytes) std::byte states[kBlocksAtOnce * kMaxLoopState];
   for (std::int64_t first = 0; first < count;) {
-    const std::int64_t all = std::min(kBlocksAtOnce, (count - first + kTile - 1) / kTile);  // whose sums are added together
+    const std::int64_t all =
+        std::min(kBlocksAtOnce, (count - first + kTile - 1) / kTile);  // whose sums are added together
     std::memset(states, 0, static_cast<std::size_t>(all * state_bytes));
     for (std::int64_t at = 0; at < all;) {
       // All contiguous whole blocks in one call, or a block part by part; then the rest.
@@ -119,7 +120,8 @@ void SweepTask::chain(const Chain& c, std::int64_t count) {
   }
 }
 
-// The same for each row of the tile: calls of the loop, and nothing else, for as many rows as there are states of blocks.
+// The same for each row of the tile: calls of the loop, and nothing else, for as many rows as there are states of
+// blocks.
 void SweepTask::chain_by_row(const Chain& c) {
   const std::int64_t blocks = (width_ + kTile - 1) / kTile, whole = width_ / kTile, left = width_ % kTile;
   const bool guarded = c.loop->guards() > 0;
