@@ -100,15 +100,18 @@ struct Left {
 };
 
 // Runs a target's loop on the same numbers; where a guard for ordinary numbers fails, the block's results are void.
-Left run_loop(const LoopBuilder& program, LoopTarget target, const std::vector<std::uint8_t>& bytes, int side_by_side) {
+// With `left_out`, only the first block, without so many of its last elements: empty if the loop cannot do that.
+Left run_loop(const LoopBuilder& program, LoopTarget target, const std::vector<std::uint8_t>& bytes, int side_by_side,
+              std::size_t left_out = 0) {
   const LoopProgram& p = program.p;
   const LoopCode code = lower(p);
   const int vectors = vectors_in_a_group(target, code.wide);
   const std::size_t group = kLoopGroup * static_cast<std::size_t>(std::max(1, side_by_side / vectors));
   const std::size_t guards = code.guards.size() + (code.ordinary.empty() ? 0 : 1), size = p.wide ? 8 : 4;
   const std::size_t lanes = code.sums.size() * kLoopGroup * size, state_bytes = lanes + guards * kGuardBytes;
-  const NativeLoop loop(bytes, group, static_cast<int>(guards), state_bytes);
-  if (!loop.ready()) return {};
+  const NativeLoop loop(bytes, group, static_cast<int>(guards), state_bytes, rests_of(code, target, side_by_side),
+                        p.wide);
+  if (!loop.ready() || (left_out > 0 && !loop.takes_rest())) return {};
 
   std::vector<std::vector<std::uint64_t>> memory;  // of each pointer
   for (int k = 0; k < p.pointers; ++k) {
@@ -132,11 +135,12 @@ Left run_loop(const LoopBuilder& program, LoopTarget target, const std::vector<s
   std::vector<void*> pointers;
   for (auto& m : memory) pointers.push_back(m.data());
   std::vector<std::uint64_t> state(kBlocks * state_bytes / 8 + 8);
-  loop.run(pointers.data(), kElements / group, state.data(), kBlocks);
+  const std::size_t elements = kElements - left_out, blocks = left_out > 0 ? 1 : kBlocks;
+  loop.run(pointers.data(), elements / group, state.data(), blocks, elements % group);
 
   Left left;
   const auto* const s = reinterpret_cast<const std::uint8_t*>(state.data());
-  for (std::size_t block = 0; block < kBlocks; ++block) {
+  for (std::size_t block = 0; block < blocks; ++block) {
     bool ordinary = true;
     for (std::size_t guard = 0; guard < guards; ++guard) {
       const std::uint8_t* const g = s + block * state_bytes + lanes + guard * kGuardBytes;
@@ -150,7 +154,10 @@ Left run_loop(const LoopBuilder& program, LoopTarget target, const std::vector<s
       const auto* const m =
           reinterpret_cast<const std::uint8_t*>(memory[static_cast<std::size_t>(store.pointer)].data());
       left.stored.insert(left.stored.end(), m + block * kElements * bytes_each,
-                         m + (block + 1) * kElements * bytes_each);
+                         m + (block * kElements + elements) * bytes_each);
+      const auto untouched = [](std::uint8_t b) { return b == 0x5A; };
+      const auto* const end = m + kElements * bytes_each;
+      EXPECT_TRUE(left_out == 0 || std::all_of(m + elements * bytes_each, end, untouched)) << "written behind the end";
     }
   }
   return left;
@@ -168,6 +175,30 @@ void expect_the_same(const LoopBuilder& program, const std::string& what) {
       EXPECT_FALSE(left.stored.empty()) << what << ", " << t.name << ": the block of ordinary numbers was given up";
       if (made++ == 0) first = left;
       EXPECT_TRUE(left == first) << what << ", " << t.name << ", " << side_by_side << " vectors side by side";
+    }
+  }
+}
+
+// Elements behind the last turn: the values that they have in a turn, nothing else is written, and sums and guards are
+// those of these elements alone.
+void expect_rests(const LoopBuilder& program, const std::string& what) {
+  for (const std::size_t left_out : {1, 3, 15, 16, 17, 31, 40, 63, 100, 255}) {
+    Left first;
+    int made = 0;
+    for (const Target& t : targets()) {
+      for (const int side_by_side : {1, 2, 4, 8}) {
+        const std::vector<std::uint8_t> bytes = emit(lower(program.p), t.target, side_by_side);
+        const Rests rests = rests_of(lower(program.p), t.target, side_by_side);
+        if (bytes.empty() || !t.runs || rests == Rests::by_steps) continue;
+        const Left left = run_loop(program, t.target, bytes, side_by_side, left_out);
+        EXPECT_FALSE(left.stored.empty()) << what << ", " << t.name << ": ordinary numbers were given up";
+        const Left whole = run_loop(program, t.target, bytes, side_by_side);
+        EXPECT_TRUE(std::equal(left.stored.begin(), left.stored.end(), whole.stored.begin()))
+            << what << ", " << t.name << ", " << side_by_side << " vectors side by side, all but " << left_out;
+        if (made++ == 0) first = left;
+        EXPECT_TRUE(left == first) << what << ", " << t.name << ", " << side_by_side
+                                   << " vectors side by side, all but " << left_out;
+      }
     }
   }
 }
@@ -211,6 +242,7 @@ TEST(LoopTargets, HaveTheSameBitsForEveryOperation) {
       p.p.sums = {value};
       if (gives_mask(op)) p.p.guards = {result};
       expect_the_same(p, std::string(info(op).name) + (wide ? " of f64" : " of f32"));
+      expect_rests(p, std::string(info(op).name) + (wide ? " of f64" : " of f32"));
     }
   }
   EXPECT_GT(seen, 60);
@@ -226,6 +258,7 @@ TEST(LoopTargets, ReadAndWriteHalves) {
       p.store(to == Stored::as_computed ? sum : p.round_to(to, sum), to);
       p.p.sums = {sum};
       expect_the_same(p, "halves");
+      expect_rests(p, "halves");
     }
   }
 }
@@ -243,6 +276,7 @@ TEST(LoopTargets, SpillAlike) {
     p.p.sums = {total, kept[0]};
     p.p.guards = {p.op(Op::lt, kept[1], total)};
     expect_the_same(p, wide ? "forty values of f64" : "forty values of f32");
+    expect_rests(p, wide ? "forty values of f64" : "forty values of f32");
   }
 }
 

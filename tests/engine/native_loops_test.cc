@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "cpu/jit/loop.h"
+#include "cpu/tile/kernels.h"
 #include "ebb/ebb.h"
 #include "engine/evaluate_anew.h"
 #include "expect_error.h"
@@ -15,6 +16,17 @@ namespace ebb {
 namespace {
 
 Tensor signs(std::int64_t n) { return where(rand({n}) > 0.5, 1.0, -1.0).eval(); }
+
+std::vector<const cpu::TileKernels*> targets_with_loops() {
+  const cpu::TargetList list = cpu::tile_kernel_targets();
+  std::vector<const cpu::TileKernels*> found;
+  for (std::size_t k = 0; k < list.count; ++k) {
+    cpu::force_tile_kernels(list.begin_[k]);
+    if (cpu::native_loops_usable()) found.push_back(list.begin_[k]);
+  }
+  cpu::force_tile_kernels(nullptr);
+  return found;
+}
 
 TEST(NativeLoops, NameTheElementThatFailsACheck) {
   manual_seed(3);
@@ -62,6 +74,73 @@ TEST(NativeLoops, AddLongRowsLikeTheSteps) {
       return all;
     };
     EXPECT_EQ(values(cpu::NativeLoops::always), values(cpu::NativeLoops::never)) << columns;
+  }
+}
+
+// Rows long enough for loops of their own, several to a tile: weights that all rows share, row values, sums, numbers
+// that loops leave to the steps. Loops compute the bits of the steps with every instruction set, and a row those that
+// it has by itself.
+TEST(NativeLoops, TakeRowsOneByOne) {
+  constexpr std::int64_t kRows = 70, kAlone = 41;
+  for (const std::int64_t columns : {192, 517, 1031, 5003, 8193}) {
+    for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+      if (columns > 2048 && dtype == DType::f16) continue;
+      manual_seed(8);
+      const Tensor place = arange(kRows * columns), odd = where(remainder(place, 7919) == 77, 300.0, 1.0);
+      const Tensor x = cast(randn({kRows, columns}) * reshape(odd, {kRows, columns}), dtype).eval();
+      const Tensor w = cast(randn({columns}), dtype).eval(), narrow = cast(randn({columns}), DType::bf16).eval();
+      const Tensor labels = remainder(arange(kRows) * 977, columns).eval();
+      auto values = [&](const Tensor& rows, const Tensor& label, const cpu::TileKernels* target,
+                        cpu::NativeLoops when) {
+        cpu::force_tile_kernels(target);
+        cpu::set_native_loops(when);
+        const Tensor v = variable(rows), weight = variable(w);
+        const Tensor norm = layer_norm(v, {columns}, weight, cast(narrow, dtype)), p = log_softmax(v * weight, 1);
+        const Tensor losses = cross_entropy(v, label, {.reduction = Reduction::none});
+        const Tensor far = sum(where(v > mean(v, 1, true), square(v), v) * w, 1);
+        const Gradients g = backward(sum(norm * p * w) + sum(losses * far));
+        const std::vector<Tensor> results{norm, p, losses, far, g[v], g[weight]};
+        evaluate_anew(results);
+        std::vector<std::vector<double>> all;
+        for (const Tensor& t : results) {
+          for (double& number : all.emplace_back(cast(t, DType::f64).to_vector()))
+            if (std::isnan(number)) number = -77;
+        }
+        cpu::set_native_loops(cpu::NativeLoops::for_large_sweeps);
+        cpu::force_tile_kernels(nullptr);
+        return all;
+      };
+      const auto first = values(x, labels, nullptr, cpu::NativeLoops::always);
+      for (const cpu::TileKernels* const target : targets_with_loops()) {
+        const auto by_steps = values(x, labels, target, cpu::NativeLoops::never);
+        EXPECT_TRUE(values(x, labels, target, cpu::NativeLoops::always) == by_steps)
+            << columns << " " << name(dtype) << " " << target->target;
+      }
+      const auto alone = values(slice(x, 0, kAlone, kAlone + 1).eval(), slice(labels, 0, kAlone, kAlone + 1).eval(),
+                                nullptr, cpu::NativeLoops::always);
+      for (const std::size_t k : {0, 1, 2, 3, 4}) {
+        const std::size_t n = alone[k].size(), from = kAlone * n;
+        EXPECT_TRUE(std::equal(alone[k].begin(), alone[k].end(), first[k].begin() + static_cast<std::ptrdiff_t>(from)))
+            << columns << " " << name(dtype) << ", result " << k << " of one row";
+      }
+    }
+  }
+}
+
+TEST(NativeLoops, NameTheElementOfARowThatFailsACheck) {
+  manual_seed(9);
+  constexpr std::int64_t kRows = 80, kColumns = 1501;
+  for (const std::int64_t row : {0, 3, 42, 79}) {
+    for (const std::int64_t column : {0, 1024, 1500}) {
+      std::vector<float> y = signs(kRows * kColumns).to_vector<float>();
+      y[static_cast<std::size_t>(row * kColumns + column)] = 0.5f;
+      y.back() = 0.5f;
+      const Tensor x = randn({kRows, kColumns}).eval(), target = from_data(y, {kRows, kColumns});
+      const Tensor losses = hinge_loss(x - mean(x, 1, true), target, {.reduction = Reduction::none});
+      EXPECT_THROW_MESSAGE(sum(losses * mean(x, 1, true), 1).eval(),
+                           "hinge_loss: target must be 1 or -1, but the element at [" + std::to_string(row) + ", " +
+                               std::to_string(column) + "] is 0.5");
+    }
   }
 }
 

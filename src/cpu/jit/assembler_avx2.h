@@ -13,14 +13,31 @@ class Avx2Assembler : public X86Loop {
   static constexpr int kVectorBytes = 32;
   static constexpr int kVectorRegisters = 16;
   static constexpr bool kGuardsInMask = false;
+  // There are no masked accesses to halves.
+  static constexpr Rests kRests = Rests::by_vectors, kRestsOfHalves = Rests::by_steps;
+  static constexpr int kRestVectors = 8;
+  static constexpr bool kRestsNeedSpare = true;
 
   explicit Avx2Assembler(bool wide) : wide_(wide) {}
   void set_wide(bool wide) { wide_ = wide; }  // of the next instructions
   void begin(int frame) { begin_frame(frame * kVectorBytes); }
 
+  // ---- elements behind the last turn ----
+  void start_rest(int) { X86Loop::start_rest(); }
+  // Vector of the turn whose elements the following accesses to tiles, sums and guards are limited to; -1: all.
+  void only(int j) { rest_ = j; }
+
   // ---- memory ----
-  void load(int v, int p, int offset) { memory(0x10, v, kPointers[p], offset); }
-  void store(int v, int p, int offset) { memory(0x11, v, kPointers[p], offset); }
+  void load(int v, int p, int offset) {
+    if (rest_ < 0) return memory(0x10, v, kPointers[p], offset);
+    load_mask(v);
+    masked(0x2C, v, v, kPointers[p], offset);  // vmaskmovps
+  }
+  void store(int v, int p, int offset, int spare) {
+    if (rest_ < 0) return memory(0x11, v, kPointers[p], offset);
+    load_mask(spare);
+    masked(0x2E, v, spare, kPointers[p], offset);
+  }
   // Halves: `offset` is that of the f32 they stand for.
   void load_half(int v, int p, int offset, Stored kind) {
     halves(k0F38, kind == Stored::bf16 ? 0x33 : 0x13, v, kPointers[p], offset / 2);  // vpmovzxwd, vcvtph2ps
@@ -145,7 +162,21 @@ class Avx2Assembler : public X86Loop {
   void move(int d, int a) {
     if (d != a) floats(0x28, d, 0, a);  // vmovaps
   }
-  void accumulate(int sum, int a) { floats(0x58, sum, sum, a); }
+  // Other lanes are added zeros, which change no bit: no sum is -0.
+  void accumulate(int sum, int a, int spare) {
+    if (rest_ >= 0) {
+      load_mask(spare);
+      floats(0x54, spare, spare, a);
+      a = spare;
+    }
+    floats(0x58, sum, sum, a);
+  }
+  void hold(int guard, int a, int spare) {
+    if (rest_ < 0) return floats(0x54, guard, guard, a);
+    load_mask(spare);
+    floats(0x55, spare, a, spare);      // where it does not hold
+    floats(0x55, guard, spare, guard);  // vandnps
+  }
   void all_ones(int d) { registers(kFloat, true, false, 0x76, d, d, d); }  // vpcmpeqd
 
  private:
@@ -188,6 +219,11 @@ class Avx2Assembler : public X86Loop {
     prefix(map, operand_size, false, v, 0, base);
     based(opcode, v, base, offset);
   }
+  void load_mask(int v) { plain(kFloat, wide_, 0x10, v, kMasks, rest_ * kVectorBytes); }
+  void masked(int opcode, int v, int mask, int base, int offset) {
+    prefix(k0F38, true, false, v, mask, base);
+    indexed(wide_ ? opcode + 1 : opcode, v, base, offset, 1);
+  }
   void in_frame(int opcode, int v, int slot) {  // [rsp + offset]
     prefix(kFloat, wide_, false, v, 0, kStack);
     on_stack(opcode, v, std::int64_t{slot} * kVectorBytes);
@@ -206,6 +242,7 @@ class Avx2Assembler : public X86Loop {
   }
 
   bool wide_;
+  int rest_ = -1;
 };
 
 }  // namespace ebb::cpu

@@ -15,6 +15,9 @@ class Avx512Assembler : public X86Loop {
   static constexpr int kVectorBytes = 64;
   static constexpr int kVectorRegisters = 32;
   static constexpr bool kGuardsInMask = true;
+  static constexpr Rests kRests = Rests::by_bits, kRestsOfHalves = Rests::by_bits;
+  static constexpr int kRestVectors = 4;  // of a turn at most: mask registers
+  static constexpr bool kRestsNeedSpare = false;
 
   explicit Avx512Assembler(bool wide) : wide_(wide) {}
   void set_wide(bool wide) { wide_ = wide; }  // of the next instructions
@@ -23,12 +26,25 @@ class Avx512Assembler : public X86Loop {
     begin_frame((frame + 1) * kVectorBytes);
   }
 
+  // ---- elements behind the last turn ----
+  // Masks of the vectors of a turn, in k3 and the following.
+  void start_rest(int vectors) {
+    X86Loop::start_rest();
+    for (int j = 0; j < vectors; ++j) {
+      bytes({0xC4, 0xC1, wide_ ? 0x79 : 0x78, 0x90, 0x80 | (kRest + j) << 3 | (kMasks & 7)});  // kmovw, kmovb
+      distance(j * (wide_ ? 1 : 2));
+    }
+  }
+  // Vector of the turn whose elements the following accesses to tiles, sums and guards are limited to; -1: all.
+  void only(int j) { mask_ = j < 0 ? 0 : kRest + j; }
+
   // ---- memory ----
-  void load(int v, int p, int offset) { moved(0x10, v, kPointers[p], offset); }
-  void store(int v, int p, int offset) { moved(0x11, v, kPointers[p], offset); }
+  void load(int v, int p, int offset) { moved(0x10, v, kPointers[p], offset, mask_ != 0); }
+  void store(int v, int p, int offset, int) { moved(0x11, v, kPointers[p], offset); }
   // Halves: `offset` is that of the f32 they stand for.
   void load_half(int v, int p, int offset, Stored kind) {
-    halves(k66, k0F38, kind == Stored::bf16 ? 0x33 : 0x13, v, kPointers[p], offset / 2);  // vpmovzxwd, vcvtph2ps
+    halves(k66, k0F38, kind == Stored::bf16 ? 0x33 : 0x13, v, kPointers[p], offset / 2,
+           mask_ != 0);  // vpmovzxwd, vcvtph2ps
     if (kind == Stored::bf16) shift(v, v, 6, 16);
   }
   void store_half(int v, int p, int offset, Stored kind, int spare) {
@@ -155,15 +171,20 @@ class Avx512Assembler : public X86Loop {
       absolute(spare, a);
       a = spare;
     }
-    registers(k0F, pp(), wide_, 0xC2, kGuard, a, b, kGuard);
+    const int result = mask_ == 0 ? kGuard : kMask;
+    registers(k0F, pp(), wide_, 0xC2, result, a, b, mask_ == 0 ? kGuard : mask_);
     byte(static_cast<std::uint8_t>(op == Micro::equal ? kEqual : op == Micro::less_equal ? kLessEqual : kLess));
+    if (mask_ == 0) return;
+    bytes({0xC5, 0xF4, 0x47, 0xC0 | kMask << 3 | mask_});    // kxorw k1, k1, mask: where it does not hold
+    bytes({0xC5, 0xF4, 0x42, 0xC0 | kGuard << 3 | kGuard});  // kandnw k2, k1, k2
   }
   void apply_guard(int v) { registers(k0F, pp(), wide_, 0x28, v, 0, v, kGuard, true); }  // vmovaps, zeros elsewhere
 
   void move(int d, int a) {
     if (d != a) registers(k0F, kNone, false, 0x28, d, 0, a);  // vmovaps
   }
-  void accumulate(int sum, int a) { floats(0x58, sum, sum, a); }
+  void accumulate(int sum, int a, int) { registers(k0F, pp(), wide_, 0x58, sum, sum, a, mask_); }
+  void hold(int guard, int a, int) { registers(k0F, k66, wide_, kAnd, guard, guard, a, mask_); }
   void all_ones(int d) { ternary(d, d, d, 0xFF); }
 
  private:
@@ -174,7 +195,7 @@ class Avx512Assembler : public X86Loop {
   static constexpr int kNone = 0, k66 = 1, kF3 = 2;                           // prefixes that are part of the opcode
   static constexpr int kAnd = 0xDB, kAndNot = 0xDF, kOr = 0xEB, kXor = 0xEF;  // vpandd and so on
   static constexpr int k256 = 1, k512 = 2;                                    // lengths
-  static constexpr int kMask = 1, kGuard = 2;                                 // k1, k2
+  static constexpr int kMask = 1, kGuard = 2, kRest = 3;                      // k1, k2, k3 and the following
   static constexpr int kEqual = 0x00, kLess = 0x11, kLessEqual = 0x12, kNoOrder = 0x03;
 
   int pp() const { return wide_ ? k66 : kNone; }
@@ -220,12 +241,13 @@ class Avx512Assembler : public X86Loop {
     logic(combine, d, d, spare);
     ternary(d, d, d, 0xFF, kMask);  // all ones, a NaN
   }
-  void moved(int opcode, int v, int base, int offset) {  // [base + 2·rax + offset]
-    prefix(k0F, pp(), wide_, v, 0, base, false);
+  void moved(int opcode, int v, int base, int offset, bool zeroing = false) {  // [base + 2·rax + offset]
+    prefix(k0F, pp(), wide_, v, 0, base, false, k512, mask_, zeroing);
     indexed(opcode, v, base, offset, 1);
   }
-  void halves(int opcode_prefix, int map, int opcode, int v, int base, int offset) {  // [base + rax + offset]
-    prefix(map, opcode_prefix, false, v, 0, base, false);
+  // [base + rax + offset]
+  void halves(int opcode_prefix, int map, int opcode, int v, int base, int offset, bool zeroing = false) {
+    prefix(map, opcode_prefix, false, v, 0, base, false, k512, mask_, zeroing);
     indexed(opcode, v, base, offset, 0);
   }
   void in_frame(int opcode, int v, int slot) {
@@ -247,6 +269,7 @@ class Avx512Assembler : public X86Loop {
 
   bool wide_;
   int last_slot_ = 0;
+  int mask_ = 0;
 };
 
 }  // namespace ebb::cpu

@@ -18,6 +18,9 @@ class NeonAssembler {
   static constexpr int kVectorBytes = 16;
   static constexpr int kVectorRegisters = 32;
   static constexpr bool kGuardsInMask = false;
+  static constexpr Rests kRests = Rests::by_steps, kRestsOfHalves = Rests::by_steps;  // no masked accesses to memory
+  static constexpr int kRestVectors = 0;
+  static constexpr bool kRestsNeedSpare = false;
   static constexpr int kPointerRegisters = 13;
 
   explicit NeonAssembler(bool wide) : wide_(wide) {}
@@ -68,7 +71,7 @@ class NeonAssembler {
 
   // ---- memory ----
   void load(int v, int p, int offset) { word(0x3DC00000 | offset / 16 << 10 | general(p) << 5 | vector(v)); }
-  void store(int v, int p, int offset) { word(0x3D800000 | offset / 16 << 10 | general(p) << 5 | vector(v)); }
+  void store(int v, int p, int offset, int) { word(0x3D800000 | offset / 16 << 10 | general(p) << 5 | vector(v)); }
   // Halves: `offset` is that of the f32 they stand for.
   void load_half(int v, int p, int offset, Stored kind) {
     word(0xFD400000 | static_cast<std::uint32_t>(offset / 16) << 10 | general(p) << 5 | vector(v));  // ldr d
@@ -193,7 +196,8 @@ class NeonAssembler {
   void move(int d, int a) {
     if (d != a) bits(0x4EA01C00, d, a, a);
   }
-  void accumulate(int sum, int a) { three(0x4E20D400, sum, sum, a); }
+  void accumulate(int sum, int a, int) { three(0x4E20D400, sum, sum, a); }
+  void hold(int guard, int a, int) { bits(0x4E201C00, guard, guard, a); }
   void all_ones(int d) { word(0x6F07E7E0 | vector(d)); }
 
  private:

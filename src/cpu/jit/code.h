@@ -88,5 +88,6 @@ enum class LoopTarget : std::uint8_t { none, neon, avx2, avx512 };
 // for other processors.
 int vectors_in_a_group(LoopTarget target, bool wide);  // of kLoopGroup elements
 std::vector<std::uint8_t> emit(const LoopCode& code, LoopTarget target, int side_by_side);
+Rests rests_of(const LoopCode& code, LoopTarget target, int side_by_side);
 
 }  // namespace ebb::cpu

@@ -28,6 +28,15 @@ int vectors(bool wide, int vector_bytes) { return static_cast<int>(kLoopGroup) *
 template <class Assembler>
 class Emitter {
  public:
+  static Rests rests_of(const LoopCode& code, int side_by_side) {
+    if (std::max(side_by_side, vectors(code.wide, Assembler::kVectorBytes)) > Assembler::kRestVectors)
+      return Rests::by_steps;
+    const auto is_half = [](const auto& memory) { return memory.stored != Stored::as_computed; };
+    const bool halves = std::any_of(code.values.begin(), code.values.end(), is_half) ||
+                        std::any_of(code.stores.begin(), code.stores.end(), is_half);
+    return halves ? Assembler::kRestsOfHalves : Assembler::kRests;
+  }
+
   Emitter(const LoopCode& code, int side_by_side) : code_(code), side_by_side_(side_by_side) {
     uses_.resize(code_.values.size());
     for (int v = static_cast<int>(code_.values.size()); v-- > 0;) {
@@ -89,6 +98,16 @@ class Emitter {
     for (int k = 0; k < turn_; k += side_by_side_) body(k);
     a.set_wide(code_.wide);
     a.end_loop(to_halves_, turn_ * Assembler::kVectorBytes);
+    if constexpr (Assembler::kRests != Rests::by_steps) {
+      if (rests_of(code_, side_by_side_) != Rests::by_steps) {
+        a.start_rest(turn_);
+        in_rest_ = true;
+        for (int k = 0; k < turn_; k += side_by_side_) body(k);
+        in_rest_ = false;
+        a.set_wide(code_.wide);
+        a.end_rest();
+      }
+    }
     at = 0;
     for (int v : sums_) a.store_state(v, at), at += Assembler::kVectorBytes;
     if constexpr (Assembler::kGuardsInMask) {
@@ -212,20 +231,37 @@ class Emitter {
     registers_[v] = kNone;
   }
 
+  // Limits what comes next to the elements that there are, behind the last turn. Returns a register for it to use.
+  int only(int j) {
+    if constexpr (Assembler::kRests != Rests::by_steps) a_->only(in_rest_ ? j : -1);
+    return in_rest_ && Assembler::kRestsNeedSpare ? take() : -1;
+  }
+  void give(int spare) {
+    if constexpr (Assembler::kRests != Rests::by_steps) a_->only(-1);
+    if (spare >= 0) free_.push_back(spare);
+  }
+
   // The value's registers, loaded from its slot if it has none.
   const Registers& fetch(int v, int k) {
     if (registers_[v][0] >= 0) return registers_[v];
     const Registers r = take_all();
+    a_->set_wide(code_.values[v].wide);
     for (int i = 0; i < side_by_side_; ++i) {
       const int to = r[static_cast<std::size_t>(i)];
       if (slot_[v] >= 0) {
         a_->load_frame(to, slot_[v] + i);
-      } else if (const Value& value = code_.values[v]; value.stored != Stored::as_computed) {
+        continue;
+      }
+      const Value& value = code_.values[v];
+      if constexpr (Assembler::kRests != Rests::by_steps) a_->only(in_rest_ ? k + i : -1);
+      if (value.stored != Stored::as_computed) {
         a_->load_half(to, general(value.pointer), (k + i) * Assembler::kVectorBytes, value.stored);
       } else {
         a_->load(to, general(value.pointer), (k + i) * Assembler::kVectorBytes);
       }
+      if constexpr (Assembler::kRests != Rests::by_steps) a_->only(-1);
     }
+    a_->set_wide(code_.values[now_].wide);
     return registers_[v] = r;
   }
 
@@ -278,8 +314,11 @@ class Emitter {
     if constexpr (Assembler::kGuardsInMask) {
       if (only_guards(value)) {
         const int spare = take();
-        for (std::size_t i = 0; i < static_cast<std::size_t>(side_by_side_); ++i)
+        for (std::size_t i = 0; i < static_cast<std::size_t>(side_by_side_); ++i) {
+          a_->only(in_rest_ ? k + static_cast<int>(i) : -1);
           a_->guard(value.op, in[0][i], in[1][i], spare);
+        }
+        a_->only(-1);
         free_.push_back(spare);
         return let_go();
       }
@@ -349,11 +388,16 @@ class Emitter {
            std::any_of(code_.stores.begin(), code_.stores.end(), [&](const auto& s) { return s.value == v; });
   }
 
-  void store(int r, const LoopProgram::Store& to, int offset) {
-    if (to.stored == Stored::as_computed) return a_->store(r, general(to.pointer), offset);
-    const int spare = take();
-    a_->store_half(r, general(to.pointer), offset, to.stored, spare);
-    free_.push_back(spare);
+  void store(int r, const LoopProgram::Store& to, int vector) {
+    const int offset = vector * Assembler::kVectorBytes, of_rest = only(vector);
+    if (to.stored == Stored::as_computed) {
+      a_->store(r, general(to.pointer), offset, of_rest);
+    } else {
+      const int spare = take();
+      a_->store_half(r, general(to.pointer), offset, to.stored, spare);
+      free_.push_back(spare);
+    }
+    give(of_rest);
   }
 
   // Moves a value to where it is wanted.
@@ -361,14 +405,20 @@ class Emitter {
     for (int i = 0; i < side_by_side_; ++i) {
       const int r = of(v, i);
       for (const LoopProgram::Store& s : code_.stores) {
-        if (s.value == v) store(r, s, (k + i) * Assembler::kVectorBytes);
+        if (s.value == v) store(r, s, k + i);
       }
       for (std::size_t n = 0; n < code_.sums.size(); ++n) {
-        if (code_.sums[n] == v)
-          a_->accumulate(sums_[n * static_cast<std::size_t>(vectors_) + static_cast<std::size_t>((k + i) % vectors_)],
-                         r);
+        if (code_.sums[n] != v) continue;
+        const int spare = only(k + i);
+        a_->accumulate(sums_[n * static_cast<std::size_t>(vectors_) + static_cast<std::size_t>((k + i) % vectors_)], r,
+                       spare);
+        give(spare);
       }
-      auto hold = [&](int guard) { a_->run(Micro::bit_and, guard, guard, r, 0, -1); };
+      auto hold = [&](int guard) {
+        const int spare = only(k + i);
+        a_->hold(guard, r, spare);
+        give(spare);
+      };
       for (std::size_t n = 0; n < code_.guards.size(); ++n) {
         if (code_.guards[n] == v) hold(guards_[n]);
       }
@@ -387,6 +437,7 @@ class Emitter {
   std::vector<bool> to_halves_;       // of moving_
   std::vector<Registers> registers_;  // of each value, for the vectors side by side
   std::vector<int> slot_;             // its stack slot, -1: none
+  bool in_rest_ = false;              // emitting the turn for the elements behind the last one
   int now_ = 0;                       // the value being computed
   int slots_ = 0;
   int peak_ = 0;  // most registers in use at once
@@ -414,6 +465,11 @@ int vectors_in_a_group(LoopTarget target, bool wide) {
 std::vector<std::uint8_t> emit(const LoopCode& code, LoopTarget target, int side_by_side) {
   return with_assembler(target, std::vector<std::uint8_t>(),
                         [&]<class A>(std::type_identity<A>) { return Emitter<A>(code, side_by_side).run(); });
+}
+
+Rests rests_of(const LoopCode& code, LoopTarget target, int side_by_side) {
+  return with_assembler(target, Rests::by_steps,
+                        [&]<class A>(std::type_identity<A>) { return Emitter<A>::rests_of(code, side_by_side); });
 }
 
 }  // namespace ebb::cpu

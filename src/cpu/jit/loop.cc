@@ -2,7 +2,9 @@
 #include "cpu/jit/loop.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -52,6 +54,17 @@ bool worth_native_loops(std::int64_t elements) {
   return native_loops_usable() && now != NativeLoops::never && (now == NativeLoops::always || elements >= kLarge);
 }
 
+// All ones for the first `rest` elements of a turn, zeros for the others: a window on a row of both.
+const void* NativeLoop::mask_vectors(std::size_t rest) const {
+  constexpr std::size_t kTurnBytes = 256;  // 8 vectors of AVX2
+  static const auto row = [] {
+    std::array<std::uint64_t, 2 * kTurnBytes / 8> bits{};
+    std::fill_n(bits.begin(), bits.size() / 2, ~std::uint64_t{0});
+    return bits;
+  }();
+  return reinterpret_cast<const std::byte*>(row.data()) + kTurnBytes - rest * (wide_ ? 8 : 4);
+}
+
 std::shared_ptr<const NativeLoop> make_native_loop(const LoopProgram& program) {
   if (!native_loops_usable() || program.pointers > static_cast<int>(kMaxLoopPointers)) return nullptr;
   const LoopCode code = lower(program);
@@ -66,7 +79,8 @@ std::shared_ptr<const NativeLoop> make_native_loop(const LoopProgram& program) {
     const std::vector<std::uint8_t> bytes = emit(code, target, side_by_side);
     if (bytes.empty()) continue;
     const std::size_t group = kLoopGroup * static_cast<std::size_t>(std::max(1, side_by_side / vectors));
-    auto loop = std::make_shared<const NativeLoop>(bytes, group, static_cast<int>(guards), state);
+    auto loop = std::make_shared<const NativeLoop>(bytes, group, static_cast<int>(guards), state,
+                                                   rests_of(code, target, side_by_side), code.wide);
     return loop->ready() ? loop : nullptr;
   }
   return nullptr;

@@ -49,29 +49,47 @@ struct LoopProgram {
   std::vector<int> guards;  // masks that should be true everywhere
 };
 
+// How a loop processes the elements behind its last whole turn.
+enum class Rests : std::uint8_t {
+  by_steps,    // not at all
+  by_bits,     // a turn with mask registers: a bit for each element
+  by_vectors,  // a turn with vectors as masks: a number of all ones or zeros for each element
+};
+
 class NativeLoop {
  public:
-  NativeLoop(std::span<const std::uint8_t> code, std::size_t group, int guards, std::size_t state_bytes)
-      : code_(code), group_(group), guards_(guards), state_bytes_(state_bytes) {}
+  NativeLoop(std::span<const std::uint8_t> code, std::size_t group, int guards, std::size_t state_bytes,
+             Rests rests = Rests::by_steps, bool wide = false)
+      : code_(code), group_(group), guards_(guards), state_bytes_(state_bytes), rests_(rests), wide_(wide) {}
   bool ready() const { return code_.entry() != nullptr; }
   std::size_t group() const { return group_; }  // elements per turn of the loop: a multiple of 16
   int guards() const { return guards_; }
   std::size_t state_bytes() const { return state_bytes_; }
 
-  // Runs `blocks` blocks, at least one, of `turns` turns, consecutive in memory. `state` has for each block: 16 lanes
+  // Whether fewer elements than a turn takes can follow the turns.
+  bool takes_rest() const { return rests_ != Rests::by_steps; }
+
+  // Runs `blocks` blocks, at least one, of `turns` turns, consecutive in memory; or one block, and `rest` elements
+  // behind it, fewer than a turn takes. Nothing behind those is read or written. `state` has for each block: 16 lanes
   // for each sum, which the block's numbers are added to, then 32 bytes for each guard, written only: all ones if it
   // held everywhere. Guards are those of the program and one more if it has functions that the loop implements for
   // ordinary numbers only: where a guard does not hold, the block's results are invalid.
-  void run(void* const* pointers, std::size_t turns, void* state, std::size_t blocks) const {
-    reinterpret_cast<void (*)(void* const*, std::size_t, void*, std::size_t)>(const_cast<void*>(code_.entry()))(
-        pointers, turns, state, blocks);
+  void run(void* const* pointers, std::size_t turns, void* state, std::size_t blocks, std::size_t rest = 0) const {
+    using Entry = void (*)(void* const*, std::size_t, void*, std::size_t, const void*);
+    const std::uint64_t bits = (std::uint64_t{1} << rest) - 1;
+    const void* mask = rest == 0 ? nullptr : rests_ == Rests::by_bits ? &bits : mask_vectors(rest);
+    reinterpret_cast<Entry>(const_cast<void*>(code_.entry()))(pointers, turns, state, blocks, mask);
   }
 
  private:
+  const void* mask_vectors(std::size_t rest) const;
+
   CodeMemory code_;
   std::size_t group_;
   int guards_;
   std::size_t state_bytes_;
+  Rests rests_;
+  bool wide_;
 };
 
 inline constexpr std::size_t kLoopGroup = kSumLanes;

@@ -8,10 +8,11 @@
 // The common part of loops for x86-64: the loop itself, general registers, bytes. Encodings: Intel Software Developer's
 // Manual, volume 2.
 //
-// rdi is the table of pointers, rsi the groups of a block, rdx the state, rcx the blocks, r15 counts groups, rax is
-// first a scratch register and then the offset of this turn; the loop's own pointers are the other general registers,
-// the callee-saved ones pushed on the stack, with the frame below them: numbers for which there is no register. rdi is
-// the last one reused: the table is not read after that.
+// rdi is the table of pointers, rsi the groups of a block, rdx the state, rcx the blocks, r8 the masks of elements
+// behind the last turn, r15 counts groups, rax is first a scratch register and then the offset of this turn; the loop's
+// own pointers are the other general registers, the callee-saved ones pushed on the stack, with the frame below them:
+// the address of the masks, and numbers for which there is no register. rdi is the last one reused: the table is not
+// read after that.
 namespace ebb::cpu {
 
 class X86Loop {
@@ -21,9 +22,11 @@ class X86Loop {
 
   void begin_frame(int frame_bytes) {
     bytes({0x53, 0x55, 0x41, 0x54, 0x41, 0x55, 0x41, 0x56, 0x41, 0x57});  // push rbx rbp r12 r13 r14 r15
-    frame_ = frame_bytes;
+    frame_ = frame_bytes + kMasksBytes;
     bytes({0x48, 0x81, 0xEC});  // sub rsp, frame
     distance(frame_);
+    bytes({0x4C, 0x89, 0x84, 0x24});  // mov [rsp + frame - 8], r8
+    distance(frame_ - 8);
   }
   void pointer(int p, int entry) { from_table(kPointers[p], entry); }
   void start_block() {
@@ -42,9 +45,17 @@ class X86Loop {
     distance(step / 2);
     bytes({0x49, 0xFF, 0xCF, 0x0F, 0x85});  // dec r15; jnz
     distance(static_cast<std::int64_t>(loop_) - static_cast<std::int64_t>(code_.size() + 4));
-    const auto past = static_cast<std::uint32_t>(code_.size() - (skip_ + 4));
-    for (int k = 0; k < 4; ++k) code_[skip_ + static_cast<std::size_t>(k)] = static_cast<std::uint8_t>(past >> 8 * k);
+    land_past();
   }
+  // Around a turn for the elements behind the last one, if any: r15 is then the address of their masks.
+  void start_rest() {
+    bytes({0x4C, 0x8B, 0xBC, 0x24});  // mov r15, [rsp + frame - 8]
+    distance(frame_ - 8);
+    bytes({0x4D, 0x85, 0xFF, 0x0F, 0x84});  // test r15, r15; jz past it
+    skip_ = code_.size();
+    distance(0);
+  }
+  void end_rest() { land_past(); }
   void end_block(int state_bytes) {
     bytes({0x48, 0x81, 0xC2});  // add rdx, state_bytes
     distance(state_bytes);
@@ -59,7 +70,7 @@ class X86Loop {
   }
 
  protected:
-  static constexpr int kState = 2, kScratch = 0, kStack = 4;  // rdx, rax, rsp
+  static constexpr int kState = 2, kScratch = 0, kStack = 4, kMasks = 15;  // rdx, rax, rsp, r15
   static constexpr int kPointers[kPointerRegisters] = {8, 9,  10, 11, 3,
                                                        5, 12, 13, 14, 7};  // r8-r11, rbx, rbp, r12-r14, rdi
 
@@ -93,6 +104,13 @@ class X86Loop {
   }
 
  private:
+  static constexpr int kMasksBytes = 64;  // of the frame
+
+  void land_past() {  // of the jump at skip_
+    const auto past = static_cast<std::uint32_t>(code_.size() - (skip_ + 4));
+    for (int k = 0; k < 4; ++k) code_[skip_ + static_cast<std::size_t>(k)] = static_cast<std::uint8_t>(past >> 8 * k);
+  }
+
   std::vector<std::uint8_t> code_;
   int frame_ = 0;
   std::size_t block_ = 0, skip_ = 0, loop_ = 0;

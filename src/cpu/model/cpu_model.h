@@ -144,14 +144,29 @@ struct CpuModel {
   std::size_t sweep_tile_bytes = 16 << 10;
   // Sums over rows that all threads add instead of one: partial sums × columns (chosen, not measured).
   std::int64_t sweep_shared_sums = 4096;
-  // Elements of a row whose stages share a tile, and of a tile of several rows, which amortises calls and the ends of
-  // loops: layer_norm of [4096, 256] on a Granite Rapids went from 0.65 to 0.78 of PyTorch's speed, group_norm with
-  // rows of 513 from 0.45 to 0.69.
-  std::int64_t sweep_whole_row = 2048, sweep_rows_tile = 4096;
-  // Tiles of several rows that are longer than a block have fewer bytes than this. A tile of one row spreads no row
-  // values and reads weights in place: on a Cascade Lake, rows of 2,048 f32 took 0.81 ns per element of layer_norm with
-  // one row per tile and 1.01 with two, 1.01 and 1.20 of softmax; rows of 1,300 f64 1.83 and 3.21, 3.0 and 4.1.
-  std::int64_t sweep_rows_bytes = 16 << 10;
+  // Elements of a row whose stages share a tile, and from which on loops run over one row of it at a time: row values
+  // are then single numbers, and sums are part of a loop. On a Cascade Lake, ns per element with such loops and with
+  // row values spread over tiles of 4,096 elements: layer_norm of rows of 100 f32 1.31 and 1.62, 160 0.87 and 1.64, 256
+  // 0.65 and 1.07, 1,000 0.57 and 1.05; softmax of 100 1.84 and 1.38, 160 1.26 and 1.13, 256 0.97 and 0.99, 1,000 0.82
+  // and 1.00. Rows of 8,000 in one tile and in pieces: 0.61 and 0.86, 0.77 and 1.20. Not measured on ARM, whose loops
+  // leave the elements behind their last turn to the steps.
+#if defined(__x86_64__)
+  std::int64_t sweep_whole_row = 8192, sweep_row_by_row = 192;
+#else
+  std::int64_t sweep_whole_row = 2048, sweep_row_by_row = std::int64_t{1} << 60;
+#endif
+  // Bytes of a tile of such rows, unless four rows, which reductions take at a time, take more: on that machine
+  // layer_norm of rows of 5,000 f32 takes 0.62 ns per element four at a time, 0.66 two at a time, 0.69 one at a time.
+  // The share of the second-level cache for all tiles, or their bytes where its size is not known; how many tiles a
+  // sweep should have, for threads (chosen, not measured).
+  std::int64_t sweep_row_tile_bytes = 64 << 10, sweep_row_tiles_bytes = 1 << 18;
+  double sweep_l2_for_row_tiles = 0.5;
+  static constexpr std::int64_t sweep_row_tiles = 16;
+  // Elements of a tile of several rows whose loops take them all at once, which amortises calls and the ends of loops:
+  // layer_norm of [4096, 256] on a Granite Rapids went from 0.65 to 0.78 of PyTorch's speed, group_norm with rows of
+  // 513 from 0.45 to 0.69. Those that are longer than a block have fewer bytes than the second number: a tile of one
+  // row spreads no row values and reads weights in place.
+  std::int64_t sweep_rows_tile = 4096, sweep_rows_bytes = 16 << 10;
   // Sweeps that only sum columns: elements worth a thread, and the fewest columns per thread (chosen, not measured).
   // [148, 1547] on one thread of a Granite Rapids: 36 µs in parts of rows, 18 in slabs of columns.
   std::int64_t sweep_slab_elements = 1 << 15, sweep_slab_columns = 128;

@@ -95,13 +95,15 @@ class Chains {
       case Step::Kind::check:
         return is_number(type(step.dst)) && same_width(step.b);
       case Step::Kind::total:
-        return (s_.flat || (s_.long_rows && !s_.upright())) && sums(s_.totals[step.item]);
+        return (s_.flat || rows_alone()) && sums(s_.totals[step.item]);
       case Step::Kind::reduce:
-        return s_.long_rows && !s_.upright() && sums(s_.reduces[step.item]);
+        return rows_alone() && sums(s_.reduces[step.item]);
       default:
         return false;
     }
   }
+  // A loop is part of one row.
+  bool rows_alone() const { return s_.row_by_row || (s_.long_rows && !s_.upright()); }
   template <class Reduction>
   static bool sums(const Reduction& r) {
     return r.op == Op::sum && is_number(r.type);
@@ -126,7 +128,11 @@ class Chains {
         Step step;
         step.kind = Step::Kind::chain;
         step.item = static_cast<std::int32_t>(s_.chains.size());
-        for (const Step& s : steps.first(fits)) step.by_column = step.by_column || s.by_column;
+        step.by_row = s_.row_by_row && !longest.sums.empty();
+        for (const Step& s : steps.first(fits)) {
+          step.by_column = step.by_column || s.by_column;
+          step.by_row = step.by_row || s.by_row;
+        }
         s_.chains.push_back(std::move(longest));
         into.push_back(step);
       }

@@ -195,6 +195,24 @@ static std::int64_t widest_register(const Program& p) {
 
 constexpr std::int64_t kStraightRows = 4;  // reductions of rows take four at a time
 
+// Rows of a tile whose loops take all rows at once.
+static std::int64_t rows_together(const CompiledSweep& s) {
+  const CpuModel& model = cpu_model();
+  const std::int64_t elements =
+      s.columns > kTile ? model.sweep_rows_bytes / widest_register(s.program) - 1 : model.sweep_rows_tile;
+  return std::max(
+      {std::int64_t{1}, rows_per_block(s.rows, s.columns), elements / std::max<std::int64_t>(s.columns, 1)});
+}
+// Rows of a tile whose loops take one row at a time: as many as a reduction takes, or several times that.
+static std::int64_t rows_one_by_one(const CompiledSweep& s) {
+  const CpuModel& model = cpu_model();
+  const std::int64_t bytes = s.columns * widest_register(s.program);
+  const std::int64_t usual =
+      std::max(kStraightRows, model.sweep_row_tile_bytes / bytes / kStraightRows * kStraightRows);
+  const std::int64_t least = std::max<std::int64_t>(1, model.sweep_rows_tile / s.columns);  // even of few rows
+  return std::clamp(s.rows / CpuModel::sweep_row_tiles, least, std::max(least, usual));
+}
+
 // Tiles of rows side by side if most memory is laid out like that. Sums of columns add whole rows, in order: they keep
 // ordinary tiles.
 void shape_tiles(CompiledSweep& s) {
@@ -219,12 +237,9 @@ void shape_tiles(CompiledSweep& s) {
       return layout_of(p.dims, p.dims.size() - static_cast<std::size_t>(p.row_dims), p.dims.size(), strides).rank <= 1;
     };
     s.long_rows = s.columns > (all_memory(p, whole) ? model.sweep_whole_row : kTile);
+    s.row_by_row = !s.long_rows && s.columns >= model.sweep_row_by_row;
     s.columns_per_tile = s.long_rows ? kTile : s.columns;
-    const std::int64_t elements =
-        s.columns > kTile ? model.sweep_rows_bytes / widest_register(p) - 1 : model.sweep_rows_tile;
-    s.rows_per_tile = s.long_rows ? 1
-                                  : std::max({std::int64_t{1}, rows_per_block(s.rows, s.columns),
-                                              elements / std::max<std::int64_t>(s.columns, 1)});
+    s.rows_per_tile = s.long_rows ? 1 : s.row_by_row ? rows_one_by_one(s) : rows_together(s);
   } else {
     s.beside = beside;
     const bool computes = !only_sums_memory(p, by_column);

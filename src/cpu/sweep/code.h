@@ -43,6 +43,7 @@ struct Register {
   // operand, output: a row consists of dense pieces this long, `step` elements from start to start; 0: one piece. Only
   // loops of machine code go from piece to piece.
   std::int64_t piece = 0, step = 0;
+  bool each_row = false;  // operand, slot: one row, which is the same for all rows of the tile
   // operand, output: in strips, elements from one column to the next; -1: as in a tile.
   std::int64_t across = -1;
 };
@@ -71,6 +72,7 @@ struct Step {
   std::int32_t instr = -1;
   bool invariant = false;  // the same for every tile: done once per task
   bool by_column = false;  // strips: the registers are dense within a column only
+  bool by_row = false;  // row_by_row: reads a number of each row, what is the same in every row, or sums rows in a loop
 };
 
 // Cheap steps that run as one loop of machine code.
@@ -125,6 +127,7 @@ struct CompiledSweep : ebb::CompiledSweep {
   std::int64_t rows_per_tile = 1, columns_per_tile = kTile;
   std::int64_t beside = 1;  // rows that are neighbours in memory; 1: tiles are rows
   bool strips = false;
+  bool row_by_row = false;  // rows long enough to be loops of their own: a row value is then a single number
   bool straight =
       false;  // reductions of dense memory and nothing else: tiles are just numbers of rows, and of any size
   bool totals_by_row = false;  // parts of totals end within tiles: the rows' numbers are kept, and are added afterwards

@@ -31,6 +31,7 @@ class Compiler {
       emit_stage();
     }
     find_steps_by_column();
+    find_steps_by_row();
     make_chains(s_);
     give_slots(s_);
     emit_epilogue();
@@ -113,10 +114,10 @@ class Compiler {
     r.dot = k_.dot(r.type);
     r.beside = k_.reduce_beside(r.op, r.type, memory);
     if (summed_product_[v]) {
-      step.a = full(i.arg[0]);
-      step.b = i.op == Op::square ? step.a : full(i.arg[1]);
+      step.a = operand(i.arg[0]);
+      step.b = i.op == Op::square ? step.a : operand(i.arg[1]);
     } else {
-      step.a = halves >= 0 ? halves : full(s_.upright() || s_.straight ? copied_from(p_, v) : v);
+      step.a = halves >= 0 ? halves : operand(s_.upright() || s_.straight ? copied_from(p_, v) : v);
     }
   }
   // The register of halves in memory that a reduction of v reads in place; -1: it reads a tile, or other types. Sums of
@@ -335,7 +336,8 @@ class Compiler {
     for (int k = 0; k < arity; ++k) {
       if (!(mask >> k & 1)) continue;
       Step repeat;
-      repeat.kind = Step::Kind::repeat;
+      const bool of_rows = s_.registers[*from[k]].kind == Register::Kind::row && s_.rows_per_tile > 1;
+      repeat.kind = of_rows && !row ? Step::Kind::spread : Step::Kind::repeat;
       repeat.a = *from[k];
       const RegType type = s_.registers[*from[k]].type;
       repeat.dst = row ? add_register(Register::Kind::row, type, s_.row_registers++)
@@ -343,6 +345,34 @@ class Compiler {
       into.push_back(repeat);
       *from[k] = repeat.dst;
     }
+  }
+
+  bool same_in_every_row(std::int32_t operand) const {
+    return !s_.flat && !s_.long_rows && s_.operand_row_layouts[operand].rank > 0 &&
+           repeats(s_.operand_row_layouts[operand]);
+  }
+
+  // The same as full, for steps that go row by row if they have to: a single row of what is the same in every row.
+  std::int32_t operand(std::int32_t v) {
+    const Instr& i = instr(v);
+    if (!s_.row_by_row || i.kind != Instr::Kind::load || i.level != Level::full || !same_in_every_row(i.arg[0]))
+      return full(v);
+    if (const auto it = each_row_.find(v); it != each_row_.end()) return it->second;
+    const Operand& o = p_.operands[i.arg[0]];
+    std::int32_t r;
+    if (o.kind == Operand::Kind::memory && is_register(o.dtype, i.type) && is_dense(columns_of(o.strides))) {
+      r = add_register(Register::Kind::operand, i.type, i.arg[0], o.strides);
+    } else {
+      Step step;
+      step.kind = Step::Kind::load;
+      step.instr = v;
+      step.item = i.arg[0];
+      step.invariant = true;
+      step.dst = r = add_register(Register::Kind::slot, i.type, -1);
+      s_.stages[stage_].full_steps.push_back(step);
+    }
+    s_.registers[r].each_row = true;
+    return each_row_[v] = r;
   }
 
   // The register of a full value in this stage; emits its steps.
@@ -365,8 +395,7 @@ class Compiler {
       step.kind = Step::Kind::load;
       step.item = i.arg[0];
       // Whole rows of a value that is the same in every row: one copy serves all tiles.
-      step.invariant = !s_.flat && !s_.long_rows && s_.operand_row_layouts[i.arg[0]].rank > 0 &&
-                       repeats(s_.operand_row_layouts[i.arg[0]]);
+      step.invariant = same_in_every_row(i.arg[0]);
       if (o.kind == Operand::Kind::memory && !step.invariant)
         step.a = add_memory(Register::Kind::operand, i.type, i.arg[0], o.dtype, o.strides);
     } else if (i.kind == Instr::Kind::place) {
@@ -380,12 +409,12 @@ class Compiler {
       for (int k = 0; k < 3; ++k) {
         if (i.arg[k] < 0) continue;
         const Instr& from = instr(i.arg[k]);
-        const bool one = from.level == Level::scalar || (from.level == Level::row && s_.rows_per_tile == 1);
-        if (one) {
+        const bool rows_alone = s_.rows_per_tile == 1 || s_.row_by_row;
+        if (from.level == Level::scalar || (from.level == Level::row && rows_alone)) {
           mask |= 1u << k;
           *to[k] = any_row(i.arg[k]);
         } else {  // in strips, a row value itself
-          *to[k] = full(i.arg[k]);
+          *to[k] = operand(i.arg[k]);
         }
       }
       choose(step, i, mask, code, false);
@@ -420,6 +449,20 @@ class Compiler {
     for (StageCode& stage : s_.stages) {
       for (Step& step : stage.full_steps)
         step.by_column = apart(step.dst) || apart(step.a) || apart(step.b) || apart(step.c);
+    }
+  }
+
+  void find_steps_by_row() {
+    const auto of_row = [this](std::int32_t r) {
+      return r >= 0 && (s_.registers[r].each_row || s_.registers[r].kind == Register::Kind::row);
+    };
+    if (!s_.row_by_row) return;
+    for (StageCode& stage : s_.stages) {
+      for (Step& step : stage.full_steps) {
+        const bool loop = step.kind == Step::Kind::compute || step.kind == Step::Kind::check ||
+                          step.kind == Step::Kind::reduce || step.kind == Step::Kind::total;
+        step.by_row = loop && (of_row(step.a) || of_row(step.b) || of_row(step.c));
+      }
     }
   }
 
@@ -461,7 +504,8 @@ class Compiler {
   CompiledSweep& s_;
   const Program& p_ = s_.program;
   int stage_ = 0;
-  std::map<std::int32_t, std::int32_t> local_;  // full value -> register, in this stage (or in all, for short rows)
+  std::map<std::int32_t, std::int32_t> each_row_;  // full value -> register of a single row
+  std::map<std::int32_t, std::int32_t> local_;     // full value -> register, in this stage (or in all, for short rows)
   std::vector<std::int32_t> row_register_, scalar_register_, scratch_, output_of_;
   std::vector<char> summed_product_;
 };

@@ -102,6 +102,17 @@ void widen_tiles(CompiledSweep& sweep) {
   sweep.slot_bytes *= static_cast<std::size_t>(blocks);
 }
 
+// Fewer rows per tile if all slots together would not stay in the second-level cache.
+void fit_rows(CompiledSweep& sweep) {
+  if (!sweep.row_by_row) return;
+  const CpuModel& model = cpu_model();
+  const auto share = static_cast<std::int64_t>(static_cast<double>(model.l2_bytes) * model.sweep_l2_for_row_tiles);
+  const std::int64_t bytes = model.l2_bytes > 0 ? share : model.sweep_row_tiles_bytes;
+  const std::int64_t of_row = static_cast<std::int64_t>(sweep.slot_bytes) / sweep.rows_per_tile * sweep.slots;
+  sweep.rows_per_tile = std::clamp<std::int64_t>(bytes / std::max<std::int64_t>(of_row, 1), 1, sweep.rows_per_tile);
+  sweep.tile = sweep.rows_per_tile * sweep.columns_per_tile;
+}
+
 }  // namespace
 
 void give_slots(CompiledSweep& sweep) {
@@ -117,6 +128,7 @@ void give_slots(CompiledSweep& sweep) {
     std::vector<std::vector<Step>*> all;
     for (StageCode& c : sweep.stages) all.push_back(&c.full_steps);
     allocate(sweep, all);
+    fit_rows(sweep);
   }
   widen_tiles(sweep);
 }

@@ -107,8 +107,8 @@ void SweepTask::move_pointers() {
     const bool in = reg.kind == Register::Kind::operand;
     std::byte* data =
         in ? r_.operand_data(reg.index) : static_cast<std::byte*>(r_.args[s_.program.outputs[reg.index].slot].data);
-    std::int64_t at = first_;
-    if (reg.by_row) {
+    std::int64_t at = reg.each_row ? 0 : first_;
+    if (reg.by_row && !reg.each_row) {
       const Layout& rows = in ? s_.operand_row_layouts[reg.index] : s_.output_row_layouts[reg.index];
       at = reg.piece == 0 ? column_ * step_of(reg) : column_ / reg.piece * reg.step + column_ % reg.piece;
       walk(rows, row_, 1, [&](std::int64_t address, std::int64_t, std::int64_t, std::int64_t) { at += address; });

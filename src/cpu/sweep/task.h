@@ -54,11 +54,12 @@ class SweepTask {
 
   // Chains (task_chain.cc).
   void chain(const Chain& c, std::int64_t count);
+  void chain_by_row(const Chain& c);
   void run_loop(const Chain& c, void* const* pointers, std::byte* state, std::int64_t first, std::int64_t n,
                 std::int64_t blocks);
   bool repair(const Chain& c, std::byte* state, const std::byte* before, std::int64_t block, std::int64_t n,
               std::int64_t done);
-  void add_sums(const Chain& c, const std::byte* state, std::int64_t first, std::int64_t blocks);
+  void add_sums(const Chain& c, const std::byte* state, std::int64_t first, std::int64_t blocks, std::int64_t of_row);
   template <class T>
   void add_rest(const Step& step, std::byte* state, std::int64_t from, std::int64_t left);
 
@@ -71,13 +72,16 @@ class SweepTask {
   std::byte* lanes(std::int32_t sum) const { return lanes_ + static_cast<std::size_t>(sum) * lane_bytes_; }
 
   const void* at(std::int32_t reg) const { return reg >= 0 ? at(reg, 0) : nullptr; }
-  // Address of element `from` of the tile, in strips of the current column; single numbers have one address.
+  // Address of element `from` of the tile, in strips of the current column, row by row of the current row; single
+  // numbers have one address.
   void* at(std::int32_t reg, std::int64_t from) const {
     if (reg < 0) return nullptr;
     const Register& r = s_.registers[reg];
     if (r.kind == Register::Kind::scalar) return pointers_[reg];
-    if (r.kind == Register::Kind::row && !s_.strips) return pointers_[reg];
+    if (r.kind == Register::Kind::row && !s_.strips)
+      return static_cast<std::byte*>(pointers_[reg]) + shown_row_ * bytes_of(r);
     if (r.kind == Register::Kind::slot && s_.slots_hold_a_block) from %= kTile;
+    if (!r.each_row) from += shown_row_ * width_;
     return static_cast<std::byte*>(pointers_[reg]) + (from + shown_ * step_of(r)) * bytes_of(r);
   }
   static std::int64_t bytes_of(const Register& r) { return r.halves ? 2 : static_cast<std::int64_t>(size_of(r.type)); }
@@ -101,6 +105,7 @@ class SweepTask {
   std::int64_t first_ = 0, count_ = 0, row_ = 0, rows_ = 1, column_ = 0, width_ = 0;
   std::int64_t side_ = 1;         // rows of the tile that lie side by side
   std::int64_t shown_ = 0;        // the column of a strip that steps by column are at
+  std::int64_t shown_row_ = 0;    // the row that steps by row are at
   std::int64_t loaded_rows_ = 0;  // of the tile that invariant steps were done for
 };
 

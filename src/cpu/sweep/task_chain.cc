@@ -12,16 +12,21 @@ namespace {
 constexpr std::int64_t kBlocksAtOnce = CpuModel::sweep_blocks_at_once;
 
 // Several blocks at a time: each is a chain of dependent additions.
+template <int kBlocks, class T>
+void add_lanes_of(const std::byte* state, std::size_t stride, double* sums) {
+  std::array<double, kBlocks> sum{};
+  for (std::size_t k = 0; k < kLoopGroup; ++k) {
+    for (std::size_t b = 0; b < kBlocks; ++b)
+      sum[b] += static_cast<double>(reinterpret_cast<const T*>(state + b * stride)[k]);
+  }
+  std::copy(sum.begin(), sum.end(), sums);
+}
 template <class T>
 void add_lanes(const std::byte* state, std::size_t stride, std::int64_t blocks, double* sums) {
-  for (std::int64_t b = 0; b < blocks; ++b) sums[b] = 0;
-  for (std::int64_t b = 0; b < blocks; b += 4) {
-    const std::int64_t end = std::min(b + 4, blocks);
-    for (std::size_t k = 0; k < kLoopGroup; ++k) {
-      for (std::int64_t n = b; n < end; ++n)
-        sums[n] += static_cast<double>(reinterpret_cast<const T*>(state + static_cast<std::size_t>(n) * stride)[k]);
-    }
-  }
+  std::int64_t b = 0;
+  for (; b + 4 <= blocks; b += 4, state += 4 * stride) add_lanes_of<4, T>(state, stride, sums + b);
+  for (; b + 2 <= blocks; b += 2, state += 2 * stride) add_lanes_of<2, T>(state, stride, sums + b);
+  if (b < blocks) add_lanes_of<1, T>(state, stride, sums + b);
 }
 
 // Memory that a loop accesses, block by block, and piece by piece where a row consists of pieces.
@@ -90,29 +95,88 @@ void SweepTask::chain(const Chain& c, std::int64_t count) {
   for (std::size_t p = 0; p < c.registers.size(); ++p) {
     cursors.add(at(c.registers[p], 0), c.strides[p], s_.registers[c.registers[p]], column_, s_.columns);
   }
-  const std::size_t state_bytes = c.loop->state_bytes();
+  const auto state_bytes = static_cast<std::int64_t>(c.loop->state_bytes());
+  alignas(kGuardBytes) std::byte states[kBlocksAtOnce * kMaxLoopState];
   for (std::int64_t first = 0; first < count;) {
-    // All contiguous whole blocks in one call, or a block part by part; then the rest.
-    const std::int64_t n = std::min(kTile, count - first);
-    const std::int64_t blocks =
-        std::clamp<std::int64_t>(std::min(cursors.together(), count - first) / kTile, 1, kBlocksAtOnce);
-    alignas(kGuardBytes) std::byte state[kBlocksAtOnce * kMaxLoopState];
-    std::memset(state, 0, static_cast<std::size_t>(blocks) * state_bytes);
-    for (std::int64_t done = 0; done < n;) {
-      const std::int64_t part = std::min(n - done, cursors.together());
-      run_loop(c, cursors.pointers(), state, first + done, part, blocks);
-      done += part;
-      cursors.move(blocks * part);
+    const std::int64_t all =
+        std::min(kBlocksAtOnce, (count - first + kTile - 1) / kTile);  // whose sums are added together
+    std::memset(states, 0, static_cast<std::size_t>(all * state_bytes));
+    for (std::int64_t at = 0; at < all;) {
+      // All contiguous whole blocks in one call, or a block part by part; then the rest.
+      std::byte* const state = states + at * state_bytes;
+      const std::int64_t begin = first + at * kTile, n = std::min(kTile, count - begin);
+      const std::int64_t blocks =
+          std::clamp<std::int64_t>(std::min(cursors.together(), count - begin) / kTile, 1, all - at);
+      for (std::int64_t done = 0; done < n;) {
+        const std::int64_t part = std::min(n - done, cursors.together());
+        run_loop(c, cursors.pointers(), state, begin + done, part, blocks);
+        done += part;
+        cursors.move(blocks * part);
+      }
+      at += blocks;
     }
-    add_sums(c, state, first, blocks);
-    first += blocks * kTile;
+    add_sums(c, states, first, all, all);
+    first += all * kTile;
   }
+}
+
+// The same for each row of the tile: calls of the loop, and nothing else, for as many rows as there are states of
+// blocks.
+void SweepTask::chain_by_row(const Chain& c) {
+  const std::int64_t blocks = (width_ + kTile - 1) / kTile, whole = width_ / kTile, left = width_ % kTile;
+  const bool guarded = c.loop->guards() > 0;
+  const int in_vain = guarded ? r_.in_vain.load(std::memory_order_relaxed) : 0;
+  if (blocks > kBlocksAtOnce || in_vain >= cpu_model().sweep_failed_guards) {
+    for (shown_row_ = 0; shown_row_ < rows_; ++shown_row_) chain(c, width_);
+    shown_row_ = 0;
+    return;
+  }
+  const auto turn = static_cast<std::int64_t>(c.loop->group());
+  const std::int64_t rest = c.loop->takes_rest() ? left % turn : 0, done = left / turn * turn + rest;
+  const auto state_bytes = static_cast<std::int64_t>(c.loop->state_bytes());
+  const std::size_t pointers = c.registers.size();
+  std::array<std::byte*, kMaxLoopPointers> row, at_left;
+  std::array<std::int64_t, kMaxLoopPointers> to_next;
+  for (std::size_t p = 0; p < pointers; ++p) {
+    const Register& reg = s_.registers[c.registers[p]];
+    row[p] = static_cast<std::byte*>(at(c.registers[p], 0));
+    to_next[p] = reg.each_row ? 0 : reg.kind == Register::Kind::row ? bytes_of(reg) : width_ * c.strides[p];
+  }
+  alignas(kGuardBytes) std::byte states[kBlocksAtOnce * kMaxLoopState];
+  const std::array<std::byte, kMaxLoopState> none{};  // sums before
+  const auto turns = [turn](std::int64_t n) { return static_cast<std::size_t>(n / turn); };
+  bool held = true;
+  for (std::int64_t first = 0; first < rows_;) {
+    const std::int64_t rows = std::min(rows_ - first, kBlocksAtOnce / blocks);
+    std::memset(states, 0, static_cast<std::size_t>(rows * blocks * state_bytes));
+    std::byte* state = states;
+    for (shown_row_ = first; shown_row_ < first + rows; ++shown_row_) {
+      const auto call = [&](const auto& from) { return reinterpret_cast<void* const*>(from.data()); };
+      if (whole > 0) c.loop->run(call(row), turns(kTile), state, static_cast<std::size_t>(whole));
+      if (done > 0) {
+        for (std::size_t p = 0; p < pointers; ++p) at_left[p] = row[p] + whole * kTile * c.strides[p];
+        c.loop->run(call(at_left), turns(left), state + whole * state_bytes, 1, static_cast<std::size_t>(rest));
+      }
+      for (std::int64_t b = guarded ? 0 : whole; b < blocks && (guarded || done < left); ++b) {
+        const std::int64_t n = b < whole ? kTile : left;
+        held = repair(c, state + b * state_bytes, none.data(), b * kTile, n, b < whole ? n : done) && held;
+      }
+      for (std::size_t p = 0; p < pointers; ++p) row[p] += to_next[p];
+      state += blocks * state_bytes;
+    }
+    shown_row_ = first;
+    add_sums(c, states, 0, rows * blocks, blocks);
+    shown_row_ = 0;
+    first += rows;
+  }
+  if (guarded) r_.in_vain.store(held ? 0 : in_vain + 1, std::memory_order_relaxed);
 }
 
 // n elements from `first` of the tile, and of each of the blocks after it if there are more.
 void SweepTask::run_loop(const Chain& c, void* const* pointers, std::byte* state, std::int64_t first, std::int64_t n,
                          std::int64_t blocks) {
   const auto turn = static_cast<std::int64_t>(c.loop->group());
+  const std::int64_t rest = c.loop->takes_rest() ? n % turn : 0;
   const auto state_bytes = static_cast<std::int64_t>(c.loop->state_bytes());
   const bool guarded = c.loop->guards() > 0;
   const int in_vain = guarded ? r_.in_vain.load(std::memory_order_relaxed) : 0;
@@ -122,12 +186,14 @@ void SweepTask::run_loop(const Chain& c, void* const* pointers, std::byte* state
     std::memset(state, 0, static_cast<std::size_t>(blocks * state_bytes));
     r_.in_vain.store(in_vain + 1 < cpu_model().sweep_calls_between_tries ? in_vain + 1 : 0, std::memory_order_relaxed);
   } else {
-    c.loop->run(pointers, static_cast<std::size_t>(n / turn), state, static_cast<std::size_t>(blocks));
+    c.loop->run(pointers, static_cast<std::size_t>(n / turn), state, static_cast<std::size_t>(blocks),
+                static_cast<std::size_t>(rest));
   }
-  if (!guarded && n % turn == 0) return;
+  const std::int64_t done = n / turn * turn + rest;
+  if (!guarded && done == n) return;
   bool held = true;
   for (std::int64_t b = 0; b < blocks; ++b)
-    held = repair(c, state + b * state_bytes, before.data(), first + b * kTile, n, n / turn * turn) && held;
+    held = repair(c, state + b * state_bytes, before.data(), first + b * kTile, n, done) && held;
   if (guarded && in_vain < cpu_model().sweep_failed_guards)
     r_.in_vain.store(held ? 0 : in_vain + 1, std::memory_order_relaxed);
 }
@@ -163,9 +229,9 @@ bool SweepTask::repair(const Chain& c, std::byte* state, const std::byte* before
       s_.output_stores[step.item](at(step.b, first), 1, at(step.a, first), static_cast<std::size_t>(left));
     } else if (step.kind == Step::Kind::load) {
       r_.load(step.item, s_.registers[step.dst].type, at(step.dst, first), s_.operand_layouts[step.item],
-              first_ + first, left);
+              position_of(first), left);
     } else if (step.kind == Step::Kind::store) {
-      store(step.item, at(step.a, first), s_.registers[step.a].type, s_.output_layouts[step.item], first_ + first,
+      store(step.item, at(step.a, first), s_.registers[step.a].type, s_.output_layouts[step.item], position_of(first),
             left);
     } else {  // a sum, computed here: its input may be overwritten by a later step
       std::byte* to = state + sum++ * lanes;
@@ -175,20 +241,21 @@ bool SweepTask::repair(const Chain& c, std::byte* state, const std::byte* before
   return held;
 }
 
-void SweepTask::add_sums(const Chain& c, const std::byte* state, std::int64_t first, std::int64_t blocks) {
+// The sums of `blocks` blocks from element `first`; of several rows, `of_row` blocks each.
+void SweepTask::add_sums(const Chain& c, const std::byte* state, std::int64_t first, std::int64_t blocks,
+                         std::int64_t of_row) {
   std::array<double, kBlocksAtOnce> sums;
   for (std::size_t k = 0; k < c.sums.size(); ++k) {
     const std::byte* from = state + k * kLoopGroup * (c.wide ? 8 : 4);
     c.wide ? add_lanes<double>(from, c.loop->state_bytes(), blocks, sums.data())
            : add_lanes<float>(from, c.loop->state_bytes(), blocks, sums.data());
     const Step& step = c.sums[k];
-    for (std::int64_t b = 0; b < blocks; ++b) {
-      if (s_.flat) {
-        r_.totals[step.item][(first_ + first) / kTile + b].real = sums[b];
-      } else {
-        groups(step.kind == Step::Kind::reduce ? step.item : sum_of_total(step.item))[0].real += sums[b];
-      }
+    if (s_.flat) {
+      for (std::int64_t b = 0; b < blocks; ++b) r_.totals[step.item][(first_ + first) / kTile + b].real = sums[b];
+      continue;
     }
+    Accumulator* row = groups(step.kind == Step::Kind::reduce ? step.item : sum_of_total(step.item)) + shown_row_;
+    for (std::int64_t b = 0; b < blocks; row += b % of_row == 0) row->real += sums[b++];
   }
 }
 

@@ -24,6 +24,11 @@ void SweepTask::accumulate(const Reduction& r, const Step& step, Accumulator* ac
 template <class Reduction>
 void SweepTask::accumulate_rows(const Reduction& r, const Step& step, std::int32_t sum, void* results) {
   const auto rows = static_cast<std::size_t>(rows_), columns = static_cast<std::size_t>(width_);
+  if (step.by_row) {
+    for (shown_row_ = 0; shown_row_ < rows_; ++shown_row_) accumulate(r, step, groups(sum) + shown_row_, 0, width_);
+    shown_row_ = 0;
+    return;
+  }
   if (!s_.upright()) {
     if (step.b < 0) {
       r.fn(groups(sum), at(step.a), rows, columns);
@@ -76,7 +81,7 @@ std::int64_t SweepTask::place_of(std::int64_t row, std::int64_t column, std::int
 }
 // The inverse: where in the space an element of the tile is.
 std::int64_t SweepTask::position_of(std::int64_t element) const {
-  if (!s_.upright()) return first_ + element;
+  if (!s_.upright()) return first_ + shown_row_ * width_ + element;
   const std::int64_t run = element / side_ / width_, column = column_ + shown_ + element / side_ % width_;
   return (row_ + run * side_ + element % side_) * s_.columns + column;
 }
@@ -104,9 +109,14 @@ void SweepTask::each_piece(const Layout& columns, const Layout& rows, bool whole
   }
 }
 
-// Calls run(elements) for elements contiguous in all registers of a step: all, or column by column.
+// Calls run(elements) for elements contiguous in all registers of a step: all, or column by column, or row by row.
 template <class Run>
 void SweepTask::each_run(const Step& step, Run&& run) {
+  if (step.by_row) {
+    for (shown_row_ = 0; shown_row_ < rows_; ++shown_row_) run(width_);
+    shown_row_ = 0;
+    return;
+  }
   if (!step.by_column) return run(count_);
   for (shown_ = 0; shown_ < width_; ++shown_) run(side_);
   shown_ = 0;
@@ -118,7 +128,8 @@ void SweepTask::load(const Step& step) {
   if (step.invariant && loaded_rows_ > 0 && (!s_.upright() || rows_ == loaded_rows_)) return;
   const RegType type = s_.registers[step.dst].type;
   if (!s_.upright()) {
-    r_.load(step.item, type, at(step.dst, 0), s_.operand_layouts[step.item], first_, count_);
+    const std::int64_t count = s_.registers[step.dst].each_row ? width_ : count_;
+    r_.load(step.item, type, at(step.dst, 0), s_.operand_layouts[step.item], first_, count);
     return;
   }
   if (step.a >= 0) {
@@ -226,7 +237,11 @@ void SweepTask::full_step(const Step& step) {
       break;
     case Step::Kind::chain: {
       const Chain& c = s_.chains[step.item];
-      each_run(step, [&](std::int64_t n) { chain(c, n); });
+      if (step.by_row) {
+        chain_by_row(c);
+      } else {
+        each_run(step, [&](std::int64_t n) { chain(c, n); });
+      }
       break;
     }
     case Step::Kind::check:
@@ -329,7 +344,8 @@ void SweepTask::check(const Step& step, std::int64_t from, std::int64_t n, bool 
   const RegType type = s_.registers[step.dst].type;
   const std::size_t mask_size = size_of(s_.registers[step.b].type);
   const auto* mask = static_cast<const std::byte*>(at(step.b, from));
-  const bool one = s_.registers[step.b].kind == Register::Kind::scalar;
+  const Register::Kind kind = s_.registers[step.b].kind;
+  const bool one = kind == Register::Kind::scalar || (kind == Register::Kind::row && !of_rows && !s_.strips);
   // Masks are all ones or zero: usually one test of all of them together suffices.
   std::uint32_t good = ~0u;
   const auto* words = reinterpret_cast<const std::uint32_t*>(mask);

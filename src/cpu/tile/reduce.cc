@@ -245,8 +245,11 @@ HWY_INLINE void reduce_parts(double* out, const Memory* a, std::size_t n) {
 template <class F, class T, class Memory>
 void reduce_floats(void* acc, const void* a, std::size_t rows, std::size_t n) {
   const auto* p = static_cast<const Memory*>(a);
-  if (F::kAnyOrder && rows == 1 && n >= kFour * kSumLanes) return reduce_parts<F, T>(static_cast<double*>(acc), p, n);
-  reduce_rows<F, T>(static_cast<double*>(acc), Elements<T, Memory>{p, n, p + rows * n}, rows, n);
+  auto* out = static_cast<double*>(acc);
+  const bool in_parts = F::kAnyOrder && n >= kFour * kSumLanes;
+  const std::size_t together = in_parts ? rows / kFour * kFour : rows;
+  if (together > 0) reduce_rows<F, T>(out, Elements<T, Memory>{p, n, p + rows * n}, together, n);
+  for (std::size_t r = together; r < rows; ++r) reduce_parts<F, T>(out + r, p + r * n, n);
 }
 
 template <class T>
