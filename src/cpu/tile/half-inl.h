@@ -45,12 +45,15 @@ HWY_INLINE float f16_value(std::uint16_t h) {
   return std::bit_cast<float>(sign | (magnitude >= 0x0f800000u ? bits | 0x7f800000u : bits));
 }
 
-// A float that rounds to f16 or bf16 as x does: inexact results get an odd last bit, so no false tie appears.
+// A float that rounds to f16 or bf16 as x does: inexact results get an odd last bit, so no false tie appears. Without
+// branches, so that loops are vectorised; beyond the largest float the bits below infinity are odd already.
 HWY_INLINE float round_to_odd(double x) {
-  float f = static_cast<float>(x);
-  if (static_cast<double>(f) == x || f != f) return f;
-  if (std::fabs(static_cast<double>(f)) > std::fabs(x)) f = std::nextafter(f, 0.0f);
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(f) | 1u);
+  const float f = static_cast<float>(x);
+  const double back = static_cast<double>(f);
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(f);
+  const bool inexact = back < x || back > x, beyond = std::fabs(back) > std::fabs(x);
+  const std::uint32_t odd = (bits - static_cast<std::uint32_t>(beyond)) | 1u;
+  return std::bit_cast<float>(inexact ? odd : bits);
 }
 
 // Loops over n contiguous halves; dst and src do not overlap.
