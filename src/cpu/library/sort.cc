@@ -14,28 +14,25 @@
 #include "cpu/library/ops.h"
 #include "cpu/library/order_keys.h"
 #include "cpu/tile/elements.h"
+#include "ebb/memory.h"
 
 namespace ebb::cpu {
 namespace {
 
-// A key whose first maximum is the answer: the largest, or the smallest element. NaN wins both.
-template <bool kLargest, class T>
-Key<T> winning_key(T x) {
-  using K = Key<T>;
-  const K key = rising_key(x), all = static_cast<K>(~K(0));
-  if constexpr (kLargest) {
-    return key;
-  } else if constexpr (is_float_type<T>) {
-    return key == all ? all : static_cast<K>(~key);
-  } else {
-    return static_cast<K>(~key);
-  }
-}
-
 // The first winner of a dense line: maxima of blocks (which vectorise), then a search in a block that beats the last.
 template <bool kLargest, class T>
 std::int64_t first_winner(const T* x, std::int64_t n) {
-  constexpr std::int64_t kBlock = 1024;
+  constexpr std::int64_t kBlock = 1024, kShort = 16;
+  if (n <= kShort) {
+    Key<T> best = winning_key<kLargest>(x[0]);
+    std::int64_t at = 0;
+    for (std::int64_t i = 1; i < n; ++i) {
+      const Key<T> key = winning_key<kLargest>(x[i]);
+      at = key > best ? i : at;
+      best = std::max(best, key);
+    }
+    return at;
+  }
   Key<T> best = 0;
   std::int64_t at = -1;
   for (std::int64_t begin = 0; begin < n; begin += kBlock) {
@@ -159,6 +156,14 @@ struct Room {
   }
 };
 
+// A line divided among threads if it is long and there are several: merging takes longer than sorting all of it.
+template <class R>
+void sort_alone(std::vector<R>& records, std::vector<R>& other, std::size_t key_bytes, bool alone) {
+  const auto n = static_cast<std::int64_t>(records.size());
+  if (n > kLongLine && alone && num_threads() > 1) return sort_long(records, other, key_bytes);
+  sort_records(records.data(), other.data(), n, key_bytes);
+}
+
 // The order of n keys, none of which is below `least`. Single lines are divided among threads if they are long.
 template <class R, class K>
 void sort_line(const K* keys, std::int64_t n, K least, std::size_t key_bytes, bool alone, Room& room,
@@ -166,12 +171,40 @@ void sort_line(const K* keys, std::int64_t n, K least, std::size_t key_bytes, bo
   std::vector<R>&records = room.of<R>(0, n), &other = room.of<R>(1, n);
   for (std::int64_t i = 0; i < n; ++i)
     records[static_cast<std::size_t>(i)] = make_record<R>(static_cast<K>(keys[i] - least), i);
-  if (n > kLongLine && alone) {
-    sort_long(records, other, key_bytes);
-  } else {
-    sort_records(records.data(), other.data(), n, key_bytes);
-  }
+  sort_alone(records, other, key_bytes, alone);
   for (const R& r : records) *places++ = position_of(r);
+}
+
+// The order of n keys of more than 32 bits less `least`: by the upper 32, then runs that agree in these by all. Records
+// of 8 bytes and three passes over them instead of 16 and six.
+template <class K>
+void sort_by_upper_bits(const K* keys, std::int64_t n, K least, int bits, bool alone, Room& room,
+                        std::int64_t* places) {
+  using R = std::uint64_t;
+  constexpr std::int64_t kShortRun = 64;
+  std::vector<R>&records = room.of<R>(0, n), &other = room.of<R>(1, n);
+  for (std::int64_t i = 0; i < n; ++i)
+    records[static_cast<std::size_t>(i)] = make_record<R>(static_cast<K>(keys[i] - least) >> (bits - 32), i);
+  sort_alone(records, other, 4, alone);
+  for (std::int64_t i = 0; i < n; ++i) places[i] = position_of(records[static_cast<std::size_t>(i)]);
+  const auto upper = [&](std::int64_t i) { return key_of(records[static_cast<std::size_t>(i)]); };
+  for (std::int64_t first = 0, last = 1; first < n; first = last++) {
+    while (last < n && upper(last) == upper(first)) ++last;
+    const std::int64_t count = last - first;
+    if (count == 1) continue;
+    if (count <= kShortRun) {
+      std::sort(places + first, places + last,
+                [&](std::int64_t a, std::int64_t b) { return keys[a] != keys[b] ? keys[a] < keys[b] : a < b; });
+      continue;
+    }
+    // Their range has at most 32 bits.
+    std::vector<K> some(static_cast<std::size_t>(count));
+    for (std::int64_t i = 0; i < count; ++i) some[static_cast<std::size_t>(i)] = keys[places[first + i]];
+    const std::vector<std::int64_t> from(places + first, places + last);
+    Room inner;
+    sort_line<R>(some.data(), count, *std::min_element(some.begin(), some.end()), 4, false, inner, places + first);
+    for (std::int64_t i = first; i < last; ++i) places[i] = from[static_cast<std::size_t>(places[i])];
+  }
 }
 
 // Keys of 64 bits in a narrow range, such as counts and row numbers, are sorted like 32-bit keys.
@@ -183,6 +216,9 @@ void sort_narrow_line(const K* keys, std::int64_t n, std::size_t key_bytes, bool
     const int bits = std::bit_width(*high - *low);
     if (bits <= 32 && n <= std::int64_t{1} << 32)
       return sort_line<std::uint64_t>(keys, n, *low, static_cast<std::size_t>(bits + 7) / 8, alone, room, places);
+    constexpr std::int64_t kWorthIt = 160;  // records of 8 bytes are sorted by digits from here on
+    if (n >= kWorthIt && n <= std::int64_t{1} << 32)
+      return sort_by_upper_bits(keys, n, *low, bits, alone, room, places);
   }
   sort_line<R>(keys, n, K(0), key_bytes, alone, room, places);
 }
