@@ -184,10 +184,17 @@ def _max_unpool(name, spatial):
         if output_size is None:
             output_size = [(n - 1) * s + k - 2 * p for n, s, k, p in zip(sizes, steps, window, pads)]
         output = tuple(output_size)[-spatial:]
-        flat = _core.zeros((*lead, math.prod(output)), input.dtype)
-        axis = len(lead)
-        rows = _core.scatter(flat, axis, indices.reshape((*lead, -1)), input.reshape((*lead, -1)))
-        return rows.reshape((*lead, *output))
+        axis, places = len(lead), indices.reshape((*lead, -1))
+
+        def forward(x):
+            flat = _core.zeros((*lead, math.prod(output)), x.dtype)
+            return _core.scatter(flat, axis, places, x.reshape((*lead, -1))).reshape((*lead, *output))
+
+        # Windows that overlap may name a position twice, with the same element: either gets the cotangent, as in PyTorch.
+        def rule(grad, result, inputs):
+            return [_core.gather(grad.reshape((*lead, -1)), axis, places).reshape(inputs[0].shape)]
+
+        return _core.custom_function(forward, rule, input)
 
     unpool.__name__ = unpool.__qualname__ = name
     unpool.__doc__ = "The elements of a max pool back at the positions that it returned, zeros elsewhere."
