@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // index_select and index_zero_add: one index for a whole slice along an axis, as for an embedding and its gradient.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -52,7 +53,9 @@ using SumOf = std::conditional_t<std::is_same_v<T, float>, double, std::conditio
 
 template <class T>
 void add_row(SumOf<T>* sum, const T* row, std::int64_t n) {
-  if constexpr (is_half_type<T>) {
+  if constexpr (std::is_same_v<T, BFloat16>) {  // a shift, which needs no tile
+    for (std::int64_t i = 0; i < n; ++i) sum[i] += std::bit_cast<float>(static_cast<std::uint32_t>(row[i].bits) << 16);
+  } else if constexpr (is_half_type<T>) {
     if (n == 1) {
       *sum += to_float(*row);
       return;
@@ -245,8 +248,10 @@ void run_index_zero_add(const LibraryCall& call) {
   const std::int64_t tokens = static_cast<std::int64_t>(index.size());
   const PositionsByRow positions(index, around.size);
   constexpr std::int64_t kColumns = 256, kElements = 32768;
-  const std::int64_t width = std::clamp<std::int64_t>(around.inner, 1, kColumns),
-                     across = (around.inner + width - 1) / width;
+  // Slabs of nearly equal width: a few columns would take as many calls as 256.
+  const std::int64_t slabs = std::max<std::int64_t>(1, (around.inner + kColumns - 1) / kColumns);
+  const std::int64_t width = slabs == 1 ? around.inner : ((around.inner + slabs - 1) / slabs + 15) / 16 * 16;
+  const std::int64_t across = (around.inner + width - 1) / width;
   const std::int64_t group = std::max<std::int64_t>(1, kElements / width), groups = (around.size + group - 1) / group;
   with_type(out.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
