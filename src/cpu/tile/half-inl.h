@@ -56,6 +56,31 @@ HWY_INLINE float round_to_odd(double x) {
   return std::bit_cast<float>(inexact ? odd : bits);
 }
 
+// The same for n numbers: the digits that a float has no room for are cut off, and the last one left is set if any of
+// them was. Below the normal floats there is room for fewer.
+inline void round_to_odd(float* to, const double* from, std::size_t n) {
+  std::size_t i = 0;
+#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::ScalableTag<double> d;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  const hn::Rebind<float, decltype(d)> df;
+  const auto rest = hn::Set(du, (std::uint64_t{1} << 29) - 1), last = hn::Set(du, std::uint64_t{1} << 29);
+  const auto zero = hn::Zero(d), normal = hn::Set(d, 0x1p-126);
+  for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) {
+    const auto x = hn::LoadU(d, from + i), a = hn::Abs(x);
+    if (HWY_UNLIKELY(!hn::AllFalse(d, hn::And(hn::Lt(a, normal), hn::Gt(a, zero))))) {
+      for (std::size_t k = i; k < i + hn::Lanes(d); ++k) to[k] = round_to_odd(from[k]);
+      continue;
+    }
+    const auto bits = hn::BitCast(du, x);
+    const auto odd = hn::And(hn::Add(hn::And(bits, rest), rest), last);
+    hn::StoreU(hn::DemoteTo(df, hn::BitCast(d, hn::Or(hn::AndNot(rest, bits), odd))), df, to + i);
+  }
+#endif
+  for (; i < n; ++i) to[i] = round_to_odd(from[i]);
+}
+
 // Loops over n contiguous halves; dst and src do not overlap.
 inline void f16_to_f32(float* dst, const std::uint16_t* src, std::size_t n) {
   std::size_t i = 0;
