@@ -25,8 +25,7 @@ namespace ebb::cpu {
 namespace {
 
 constexpr std::int64_t kBlockRows = CpuModel::attention_rows, kBlockColumns = CpuModel::attention_columns;
-constexpr std::int64_t kLeastRows = 16;
-constexpr std::int64_t kRowsTogether = 8;  // whose exponentials are made by one call: they stay in the first cache
+constexpr std::int64_t kLeastRows = CpuModel::attention_least_rows, kRowsTogether = CpuModel::attention_rows_together;
 
 // Blocks of rows: a short rest belongs to the last one.
 std::int64_t blocks_of(std::int64_t rows) {

@@ -39,13 +39,12 @@ auto plan_once(const GemmRequest& request, const GemmTileShape& tiles, Make&& ma
     GemmTileShape tiles{};
     decltype(make()) plan;
   };
-  constexpr std::size_t kKept = 8;
-  thread_local std::array<Last, kKept> kept;
+  thread_local std::array<Last, CpuModel::kept_plans> kept;
   thread_local std::size_t next = 0;
   for (const Last& last : kept) {
     if (last.request == request && last.tiles == tiles) return last.plan;
   }
-  Last& last = kept[next++ % kKept];
+  Last& last = kept[next++ % kept.size()];
   last = {request, tiles, make()};
   return last.plan;
 }
