@@ -119,6 +119,13 @@ def log_s_whole(z, p):
 zmax = ((mp.sqrt(2) - 1) / (mp.sqrt(2) + 1))**2 * mp.mpf('1.0001')
 table('kLogF64', log_s, log_s_whole, 0, zmax, 6)
 table('kLogF64Short', log_s, log_s_whole, 0, zmax, 3)
+# log(1 + f) = 2 s (1 + z (1/3 + z q(z))) with the first two terms as sums of two numbers, for powers
+def log_power_q(z):
+    s = mp.sqrt(z)
+    return (mp.atanh(s) / s - 1 - z / 3) / z**2 if z > mp.mpf(10)**-15 else mp.mpf(1) / 5
+def log_power_whole(z, p):
+    return 1 + z * (mp.mpf(1) / 3 + z * p), mp.atanh(mp.sqrt(z)) / mp.sqrt(z)
+table('kLogPowerF64', log_power_q, log_power_whole, 0, zmax, 7)
 
 # sin r = r + r z s(z), cos r = 1 - z/2 + z² c(z), z = r²
 quarter = (mp.pi / 4 * mp.mpf('1.0005'))**2

@@ -220,6 +220,51 @@ assert ebb.allclose(einops.einsum(x, x, "a b c, a b c -> a"), (x * x).sum((1, 2)
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+@pytest.mark.parametrize("dtype", ["f64", "f32", "bf16"])
+@pytest.mark.parametrize("padding", [None, 1])
+@pytest.mark.parametrize("options", [{"mode": "sum"}, {"mode": "mean"}, {"mode": "max"}, {"mode": "sum", "weights": True}])
+def test_bags_of_embeddings(dtype, padding, options):
+    """Of rows and of a vector with offsets (an empty bag among them), beside loops; gradients are sums of cotangents."""
+    table = (ebb.arange(9 * 5).reshape((9, 5)).cast("f64") * 0.7).sin().cast(dtype)
+    bags = [[3, 1, 3], [], [1, 0, 8, 2, 2], [7]]
+    flat, starts = [i for bag in bags for i in bag], [0, 3, 3, 8]
+    even = [[3, 1, 3], [0, 8, 2], [1, 1, 1]]
+    rows, mode = table.cast("f64").tolist(), options["mode"]
+    for index, offsets, lists in ((flat, starts, bags), (even, None, even)):
+        index = ebb.tensor(index)
+        weights = (ebb.arange(index.numel()).cast("f64") + 1).reshape(index.shape) / 4 if "weights" in options else None
+        numbers = [1.0] * index.numel() if weights is None else weights.reshape((-1,)).tolist()
+        expected, slopes, at = [], [[0.0] * 5 for _ in rows], 0
+        for bag in lists:
+            kept = [(i, numbers[at + k]) for k, i in enumerate(bag) if i != padding]
+            at += len(bag)
+            divisor = max(len(kept), 1) if mode == "mean" else 1
+            for i, w in kept:
+                slopes[i] = [s + w / divisor for s in slopes[i]]
+            columns = [[rows[i][c] * w for i, w in kept] for c in range(5)]
+            expected.append([(max(c, default=0.0) if mode == "max" else sum(c) / divisor) for c in columns])
+
+        def f(t):
+            return ebb.embedding_bag(
+                index, t, None if offsets is None else ebb.tensor(offsets), mode=mode, padding_idx=padding,
+                per_sample_weights=None if weights is None else weights.cast(dtype),
+            )
+
+        tolerance = {"f64": 1e-12, "f32": 1e-5, "bf16": 2e-2}[dtype]
+        assert f(table).dtype.name == dtype
+        assert ebb.allclose(f(table).cast("f64"), ebb.tensor(expected, dtype="f64"), atol=tolerance, rtol=tolerance)
+        if mode != "max":
+            found = ebb.grad(lambda t: f(t).sum())(table).cast("f64")
+            assert ebb.allclose(found, ebb.tensor(slopes, dtype="f64"), atol=tolerance, rtol=tolerance)
+
+
+def test_a_position_that_max_unpool_is_given_twice():
+    x, at = ebb.tensor([[[1.0, 2.0], [2.0, 4.0]]]), ebb.tensor([[[5, 6], [6, 15]]])
+    weights = ebb.arange(16).cast("f32").reshape((1, 4, 4))
+    assert ebb.max_unpool2d(x, at, 2).reshape((-1,)).tolist() == [0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 4]
+    assert ebb.grad(lambda v: (ebb.max_unpool2d(v, at, 2) * weights).sum())(x).tolist() == [[[5, 6], [6, 15]]]
+
+
 def test_rarer_functions():
     x = ebb.randn((2, 6, 8, 8))
     identity = ebb.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]] * 2)

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numbers>
 
 #include "core/format_error.h"
 #include "ebb/ops.h"
@@ -85,51 +84,6 @@ Tensor nan_to_num(const Tensor& x, const NanToNumOptions& o) {
   Tensor y = where(isnan(x), o.nan, x);
   y = where(x == infinity, o.posinf.value_or(largest), y);
   return where(x == -infinity, o.neginf.value_or(-largest), y);
-}
-
-namespace {
-
-// Giles, Approximating the erfinv function (2010): w = −log(1 − x²), a polynomial in w below 5 and in √w above. 1e-7.
-Tensor first_guess_of_erfinv(const Tensor& x) {
-  const auto polynomial = [](const Tensor& t, std::initializer_list<double> coefficients) {
-    Tensor y;
-    for (double c : coefficients) y = y.defined() ? y * t + c : full(t.shape(), c, t.dtype());
-    return y;
-  };
-  const Tensor w = -log((1 - x) * (1 + x));
-  const Tensor near = polynomial(w - 2.5, {2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06,
-                                           0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941});
-  const Tensor far =
-      polynomial(sqrt(maximum(w, 5)) - 3, {-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844,
-                                           0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682});
-  return x * where(w < 5, near, far);
-}
-
-// y − (erf y − x)/erf' y. The error of erf y is taken from erfc where x is near ±1: 1 − |x| is exact there.
-Tensor newton_step_of_erfinv(const Tensor& y, const Tensor& x) {
-  const Tensor tail = abs(x) > 0.5, sign_of_x = where(x < 0, -1.0, ones_like(x));
-  const Tensor error = where(tail, sign_of_x * ((1 - sign_of_x * x) - erfc(sign_of_x * y)), erf(y) - x);
-  return y - error * ((0.5 / std::numbers::inv_sqrtpi) * exp(square(y)));
-}
-
-}  // namespace
-
-// A step of Newton's method doubles the number of derivatives that are right, just as it doubles the digits: after two
-// from a constant there are three.
-Tensor erfinv(const Tensor& x) {
-  const Tensor real = as_real(x), wide = widen(real);
-  const Tensor inside = abs(wide) < 1, v = where(inside, wide, 0);
-  Tensor y;
-  {
-    NoHistory scope;
-    y = first_guess_of_erfinv(v);
-    if (wide.dtype() == DType::f64) y = newton_step_of_erfinv(newton_step_of_erfinv(y, v), v);
-  }
-  y = newton_step_of_erfinv(newton_step_of_erfinv(y, v), v);
-  const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
-  const Tensor outside =
-      where(wide == 1, infinity, where(wide == -1, -infinity, full(wide.shape(), nan, wide.dtype())));
-  return cast(where(inside, y, outside), real.dtype());
 }
 
 // ---- bits -----------------------------------------------------------------------------------------------------------

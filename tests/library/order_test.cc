@@ -202,6 +202,64 @@ TEST(ArgSortRange, LongLines) {
   }
 }
 
+// Keys of 64 bits whose range needs all of them: many, few and no elements agree in the upper half.
+TEST(ArgSort, NumbersThatAgreeInTheirUpperBits) {
+  std::mt19937_64 rng(11);
+  for (const std::int64_t n : {159, 160, 161, 3000, 70001}) {
+    for (const int runs : {1, 3, 1000}) {
+      Array floats(DType::f64, {n}), integers(DType::i64, {n});
+      floats.fill([&](const Position& p) {
+        if (p[0] == n / 2) return -1e300;
+        return 1.0 + static_cast<double>(rng() % static_cast<unsigned>(runs)) +
+               static_cast<double>(rng() % 500) * 0x1p-50;
+      });
+      integers.fill([&](const Position& p) {
+        if (p[0] == n / 3) return -9e15;
+        return 1e12 * static_cast<double>(rng() % static_cast<unsigned>(runs)) + static_cast<double>(rng() % 500);
+      });
+      expect_sorted(floats, 0);
+      expect_sorted(integers, 0);
+    }
+  }
+}
+
+// cummax and cummin: the last of equal elements, and NaN from the first one on.
+void expect_places(const Array& x, int axis) {
+  for (const Op op : {Op::cummax_place, Op::cummin_place}) {
+    const Array out = run_call(op, along(axis), {&x}, DType::i64, x.shape());
+    for_each_line(x, axis, [&](const std::vector<double>& line, Position p) {
+      std::size_t best = 0;
+      for (std::size_t i = 0; i < line.size(); ++i) {
+        const double a = line[i], b = line[best];
+        if (std::isnan(a) || (op == Op::cummax_place ? a >= b : a <= b)) best = i;
+        p[static_cast<std::size_t>(axis)] = static_cast<std::int64_t>(i);
+        ASSERT_EQ(out.get(p), static_cast<double>(best)) << name(x.dtype()) << x.shape().str() << " along " << axis;
+      }
+    });
+  }
+}
+
+TEST(PlacesSoFar, LastOfEqualsAndNaNStays) {
+  std::mt19937 rng(12);
+  for (const DType dtype : kAllDTypes) {
+    if (dtype == DType::bool_) continue;  // cummax casts them
+    for (const Shape& shape : {Shape{1}, Shape{15}, Shape{16}, Shape{17}, Shape{6, 9}, Shape{3, 8, 5}, Shape{2, 0, 3},
+                               Shape{3, 1000}, Shape{300, 70}, Shape{70, 300}, Shape{33, 2, 17}}) {
+      for (int axis = 0; axis < shape.rank(); ++axis) {
+        for (const Layout layout : kLayouts) {
+          expect_places(random_array(dtype, shape, layout, rng), axis);
+          expect_places(tied_array(dtype, shape, layout, rng), axis);
+        }
+      }
+    }
+    for (const double step : {1.0, -1.0, 0.0}) {
+      Array x(dtype, {2, 100});
+      x.fill([&](const Position& p) { return 100 + step * static_cast<double>(p[1]); });
+      expect_places(x, 1);
+    }
+  }
+}
+
 // The scan in long double, rounded to the dtype.
 void expect_scans(const Array& x, int axis, double tolerance) {
   for (const Op op : {Op::cumsum, Op::cumprod}) {

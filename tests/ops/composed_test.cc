@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <numbers>
 
 #include "ebb/autograd.h"
 #include "ebb/backward/linear.h"
@@ -76,6 +77,46 @@ TEST(Erfinv, UndoesErf) {
   EXPECT_NEAR(erfinv(row({0.5})).item<double>(), 0.47693627620446987, 1e-15);
   EXPECT_NEAR(erfinv(row({0.5}, DType::f32)).item<double>(), 0.47693627620446987, 1e-7);
   expect_gradients([](const std::vector<Tensor>& v) { return erfinv(v[0] * 0.9); }, {numbers({5})});
+}
+
+// 1 − |x| is exact, so that erfc tells how many digits of y are right far out.
+TEST(Erfinv, KeepsItsDigitsNearOne) {
+  for (const double rest : {1e-3, 1e-5, 3e-6, 0x1p-24, 1e-9, 1e-12, 1e-14, 0x1p-52, 0x1p-53}) {
+    const double x = 1 - rest, y = erfinv(row({x})).item<double>(), slope = 2 * y * y + 1;
+    EXPECT_NEAR(std::erfc(y) / (1 - x), 1, 1e-15 * slope) << rest;
+    EXPECT_EQ(erfinv(row({-x})).item<double>(), -y) << rest;
+  }
+}
+
+TEST(Erfinv, OfFloatsIsWithinTwoAndAHalfUnits) {
+  std::vector<double> points;
+  for (int i = -999; i < 1000; ++i) points.push_back(static_cast<double>(static_cast<float>(i * 0.001)));
+  for (int i = 1; i < 24; ++i) points.push_back(1 - std::ldexp(1.0, -i)), points.push_back(std::ldexp(1.0, -5 * i));
+  const std::vector<double> exact = erfinv(row(points)).to_vector(),
+                            found = erfinv(row(points, DType::f32)).to_vector();
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const auto near = static_cast<float>(std::fabs(exact[i]));
+    const double unit = static_cast<double>(std::nextafter(near, 10.0f)) - static_cast<double>(near);
+    EXPECT_LE(std::fabs(found[i] - exact[i]), 2.5 * unit) << points[i];
+  }
+}
+
+// The first is s = e^(y²)·√π/2, the second 2y·s², the third 2s³·(1 + 4y²).
+TEST(Erfinv, HasDerivativesOfAnyOrder) {
+  const Function total = [](const Tensor& v) { return sum(erfinv(v)); };
+  const Function of_first = [&](const Tensor& v) { return sum(grad(total)(v)); };
+  const Function of_second = [&](const Tensor& v) { return sum(grad(of_first)(v)); };
+  const Tensor x = row({-0.9, 0, 0.3}), y = erfinv(x), first = grad(total)(x), second = grad(of_first)(x),
+               third = grad(of_second)(x);
+  const std::vector<double> v = y.to_vector(), a = first.to_vector(), b = second.to_vector(), c = third.to_vector();
+  for (std::size_t i = 0; i < v.size(); ++i) {
+    const double slope = std::exp(v[i] * v[i]) / std::numbers::inv_sqrtpi / 2;
+    EXPECT_NEAR(a[i], slope, 1e-14 * slope);
+    EXPECT_NEAR(b[i], 2 * v[i] * slope * slope, 1e-12 * std::pow(slope, 2));
+    EXPECT_NEAR(c[i], 2 * std::pow(slope, 3) * (1 + 4 * v[i] * v[i]), 1e-12 * std::pow(slope, 4));
+  }
+  const Tensor ends = variable(row({-1, 1}));
+  expect_values(backward(sum(erfinv(ends)))[ends], {kInf, kInf});
 }
 
 TEST(Bits, OfIntegers) {

@@ -21,7 +21,7 @@ struct NanToNumOptions {
 };
 Tensor nan_to_num(const Tensor& x, const NanToNumOptions& options = {});  // gradient 0 where a number was replaced
 
-Tensor erfinv(const Tensor& x);  // the y with erf(y) = x; infinite at ±1, NaN beyond. Has three derivatives
+Tensor erfinv(const Tensor& x);  // the y with erf(y) = x; infinite at ±1, NaN beyond
 
 // Bitwise operations on integers; logical operations for bool. Evaluated immediately.
 Tensor bitwise_and(const Tensor& a, const Tensor& b);

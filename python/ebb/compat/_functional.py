@@ -184,10 +184,17 @@ def _max_unpool(name, spatial):
         if output_size is None:
             output_size = [(n - 1) * s + k - 2 * p for n, s, k, p in zip(sizes, steps, window, pads)]
         output = tuple(output_size)[-spatial:]
-        flat = _core.zeros((*lead, math.prod(output)), input.dtype)
-        axis = len(lead)
-        rows = _core.scatter(flat, axis, indices.reshape((*lead, -1)), input.reshape((*lead, -1)))
-        return rows.reshape((*lead, *output))
+        axis, places = len(lead), indices.reshape((*lead, -1))
+
+        def forward(x):
+            flat = _core.zeros((*lead, math.prod(output)), x.dtype)
+            return _core.scatter(flat, axis, places, x.reshape((*lead, -1))).reshape((*lead, *output))
+
+        # Windows that overlap may name a position twice, with the same element: either gets the cotangent, as in PyTorch.
+        def rule(grad, result, inputs):
+            return [_core.gather(grad.reshape((*lead, -1)), axis, places).reshape(inputs[0].shape)]
+
+        return _core.custom_function(forward, rule, input)
 
     unpool.__name__ = unpool.__qualname__ = name
     unpool.__doc__ = "The elements of a max pool back at the positions that it returned, zeros elsewhere."
@@ -226,8 +233,35 @@ def affine_grid(theta, size, align_corners=None):
 # ---- embeddings and attention ----------------------------------------------------------------------------------------
 
 
-@function
 @rounded_once
+def _sums_of_rows(rows, weights, kept, mean):
+    """Sums or means over the second axis of [bags, k, width]."""
+    if weights is not None:
+        rows = rows * weights
+    if kept is not None:
+        rows = _core.where(kept, rows, 0.0)
+    total = rows.sum(1)
+    if not mean:
+        return total
+    count = max(rows.shape[1], 1) if kept is None else _core.maximum(_core.cast(kept, total.dtype).sum(1), 1.0)
+    return total / count
+
+
+@rounded_once
+def _sums_of_bags(rows, bag, bags, weights, kept, mean):
+    """The same of rows [n, width] whose bags are in a vector."""
+    if weights is not None:
+        rows = rows * weights
+    if kept is not None:
+        rows = _core.where(kept, rows, 0.0)
+    total = _core.index_add(_core.zeros((bags, rows.shape[1]), rows.dtype), 0, bag, rows)
+    if not mean:
+        return total
+    each = _core.ones((rows.shape[0], 1), rows.dtype) if kept is None else _core.cast(kept, rows.dtype)
+    return total / _core.maximum(_core.index_add(_core.zeros((bags, 1), rows.dtype), 0, bag, each), 1.0)
+
+
+@function
 def embedding_bag(
     input,
     weight,
@@ -249,34 +283,34 @@ def embedding_bag(
         raise ValueError(f"embedding_bag: mode is 'sum', 'mean' or 'max', got {mode!r}")
     if per_sample_weights is not None and mode != "sum":
         raise ValueError(f"embedding_bag: per_sample_weights need mode='sum', got {mode!r}")
+    if input.ndim != 2 and offsets is None:
+        raise ValueError("embedding_bag: a vector of indices needs offsets")
+    # Rows are selected in the table's dtype, so that halves are widened for those alone.
+    index, width, mean = input.reshape((-1,)), weight.shape[1], mode == "mean"
+    rows = _core.index_select(weight, 0, index)
+    kept = None if padding_idx is None else index != (padding_idx % weight.shape[0])
+    if input.ndim == 2 and mode != "max":
+        lines = (input.shape[0], input.shape[1])
+        weights = None if per_sample_weights is None else per_sample_weights.reshape((*lines, 1))
+        kept = None if kept is None else kept.reshape((*lines, 1))
+        return _sums_of_rows(rows.reshape((*lines, width)), weights, kept, mean)
     if input.ndim == 2:
         bags, count = input.shape[0], input.shape[1]
         bag = _core.repeat_interleave(_core.arange(bags), count)
     else:
-        if offsets is None:
-            raise ValueError("embedding_bag: a vector of indices needs offsets")
         bags = offsets.shape[0] - (1 if include_last_offset else 0)
         bag = _core.searchsorted(offsets.narrow(0, 0, bags), _core.arange(input.shape[0]), right=True) - 1
-    index = input.reshape((-1,))
-    rows = _core.index_select(weight, 0, index)
-    kept = _core.ones((index.shape[0], 1), weight.dtype)
-    if padding_idx is not None:
-        kept = _core.cast(index != (padding_idx % weight.shape[0]), weight.dtype).reshape((-1, 1))
-    if per_sample_weights is not None:
-        rows = rows * per_sample_weights.reshape((-1, 1))
-    width = weight.shape[1]
-    empty = _core.zeros((bags, width), weight.dtype)
+    kept = None if kept is None else kept.reshape((-1, 1))
     if mode == "max":
-        if padding_idx is not None:
-            rows = _core.where(kept > 0, rows, -math.inf)
+        if kept is not None:
+            rows = _core.where(kept, rows, -math.inf)
         at = _core.broadcast_to(bag.reshape((-1, 1)), rows.shape)
-        found = _core.scatter_reduce(empty - math.inf, 0, at, rows, "amax")
+        found = _core.scatter_reduce(_core.full((bags, width), -math.inf, weight.dtype), 0, at, rows, "amax")
         return _core.where(found == -math.inf, 0.0, found)
-    total = _core.index_add(empty, 0, bag, rows if padding_idx is None else rows * kept)
-    if mode == "sum":
-        return total
-    count = _core.index_add(_core.zeros((bags, 1), weight.dtype), 0, bag, kept)
-    return total / _core.maximum(count, 1.0)
+    if mode == "sum" and per_sample_weights is None and kept is None:  # these sums of halves are in f32
+        return _core.index_add(_core.zeros((bags, width), rows.dtype), 0, bag, rows)
+    weights = None if per_sample_weights is None else per_sample_weights.reshape((-1, 1))
+    return _sums_of_bags(rows, bag, bags, weights, kept, mean)
 
 
 def _additive(mask, dtype):

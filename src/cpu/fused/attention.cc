@@ -19,12 +19,21 @@
 // so far; a block with a larger score rescales the earlier sums:
 //   m' = max(m, max s),   l' = l·e^(m − m') + Σ e^(s − m'),   o' = o·e^(m − m') + e^(s − m')·v,   at the end o/l
 // Backward, P = e^(s − lse) is recomputed block by block, and with δ = Σ do·o
-//   dv += Pᵀ·do,   ds = scale·P∘(do·vᵀ − δ),   dq += ds·k,   dk += dsᵀ·q
+//   dv += Pᵀ·do,   ds = P∘(do·vᵀ − δ),   dq += scale·ds·k,   dk += scale·dsᵀ·q
 // Blocks are cut by the shapes alone and added in order.
 namespace ebb::cpu {
 namespace {
 
 constexpr std::int64_t kBlockRows = CpuModel::attention_rows, kBlockColumns = CpuModel::attention_columns;
+constexpr std::int64_t kLeastRows = CpuModel::attention_least_rows, kRowsTogether = CpuModel::attention_rows_together;
+
+// Blocks of rows: a short rest belongs to the last one.
+std::int64_t blocks_of(std::int64_t rows) {
+  return rows < kLeastRows ? std::min<std::int64_t>(rows, 1) : (rows - kLeastRows) / kBlockRows + 1;
+}
+std::int64_t rows_of_block(std::int64_t rows, std::int64_t block) {
+  return block + 1 == blocks_of(rows) ? rows - block * kBlockRows : kBlockRows;
+}
 
 // Uninitialised memory of a block, from the pool: fresh memory, filled with zeros, took longer than a short sequence.
 template <class T>
@@ -45,7 +54,10 @@ struct Sizes {
   std::int64_t heads, batches, groups, rows, columns, width, values;  // H, B·H, H/K, T, S, D, E
   static constexpr RegType kType = std::is_same_v<T, double> ? RegType::f64 : RegType::f32;
   const TileKernels& k = tile_kernels();
-  ElementwiseFn exp = k.elementwise(Op::exp, kType, 0);
+  ElementwiseFn exp = k.elementwise(Op::exp, kType, 0), add = k.elementwise(Op::add, kType, 0),
+                mul = k.elementwise(Op::mul, kType, 0);
+  // one number, repeated, is the second operand
+  ElementwiseFn sub_number = k.elementwise(Op::sub, kType, 2), mul_number = k.elementwise(Op::mul, kType, 2);
   ReduceFn sum = k.reduce(Op::sum, kType, DType::f32), max = k.reduce(Op::max, kType, DType::f32);
   bool bf16;              // dtype of queries, keys and values
   const View* documents;  // bounds, [B, 2, T]
@@ -114,12 +126,11 @@ void scores(const Sizes<T>& z, const View* mask, std::int64_t b, std::int64_t i,
   for (std::int64_t r = 0; r < n; ++r) {
     T* row = s + r * m;
     if (mask) {
-      z.k.load(mask->dtype, Sizes<T>::kType)(
-          line,
-          element_at(*mask, b / z.heads * mask->strides[0] + b % z.heads * mask->strides[1] +
-                                (i + r) * mask->strides[2] + j * mask->strides[3]),
-          mask->strides[3], static_cast<std::size_t>(m));
-      for (std::int64_t c = 0; c < m; ++c) row[c] += line[c];
+      const std::byte* const at = element_at(*mask, b / z.heads * mask->strides[0] + b % z.heads * mask->strides[1] +
+                                                        (i + r) * mask->strides[2] + j * mask->strides[3]);
+      const bool in_place = mask->dtype == dtype_of_type<T>::value && mask->strides[3] == 1;
+      if (!in_place) z.k.load(mask->dtype, Sizes<T>::kType)(line, at, mask->strides[3], static_cast<std::size_t>(m));
+      z.add(row, row, in_place ? static_cast<const void*>(at) : line, nullptr, static_cast<std::size_t>(m));
     }
     if (z.call.causal) {
       for (std::int64_t c = std::max<std::int64_t>(0, i + r + 1 - j); c < m; ++c) row[c] = kNever;
@@ -140,39 +151,40 @@ void forward(const LibraryCall& call) {
   const View* mask = z.call.mask ? &call.inputs[3] : nullptr;
   T* lse = static_cast<T*>(call.outputs[1].data);
   const StoreFn store = z.k.store(Sizes<T>::kType, out.dtype);
-  const std::int64_t blocks = (z.rows + kBlockRows - 1) / kBlockRows;
+  const std::int64_t blocks = blocks_of(z.rows);
   parallel_for(z.batches * blocks, [&](std::int64_t task) {
-    const std::int64_t b = task / blocks, i = task % blocks * kBlockRows, n = std::min(kBlockRows, z.rows - i);
+    const std::int64_t b = task / blocks, i = task % blocks * kBlockRows, n = rows_of_block(z.rows, task % blocks);
     const std::int64_t wide = std::min(kBlockColumns, z.columns);
     const Scratch<T> q_rows(n, z.width), k_rows(wide, z.width), v_rows(wide, z.values), s(n, wide), line(1, wide);
     std::vector<T> o(static_cast<std::size_t>(n * z.values), T(0));
     std::vector<double> largest(static_cast<std::size_t>(n), -std::numeric_limits<double>::infinity()),
         total(static_cast<std::size_t>(n), 0.0);
     const T* q_block = rows_of(q, b, i, n, q_rows.data());
-    const std::int64_t seen = z.visible(b, i, n);
-    for (std::int64_t j = z.begins(b, i) / kBlockColumns * kBlockColumns; j < seen; j += kBlockColumns) {
+    const std::int64_t seen = z.visible(b, i, n), begin = z.begins(b, i) / kBlockColumns * kBlockColumns;
+    for (std::int64_t j = begin; j < seen; j += kBlockColumns) {
       const std::int64_t m = std::min(kBlockColumns, seen - j);
       scores(z, mask, b, i, n, q_block, j, m, rows_of(key, z.key_of(b), j, m, k_rows.data()), s.data(), line.data());
-      for (std::int64_t r = 0; r < n; ++r) {
-        const auto at = static_cast<std::size_t>(r);
-        T* row = s.data() + r * m;
-        double top = largest[at];
-        z.max(&top, row, 1, static_cast<std::size_t>(m));
-        if (top == -std::numeric_limits<double>::infinity()) {  // no score so far
-          std::memset(row, 0, static_cast<std::size_t>(m) * sizeof(T));
-          continue;
+      for (std::int64_t first = 0; first < n; first += kRowsTogether) {
+        const std::int64_t count = std::min(kRowsTogether, n - first);
+        T* const rows = s.data() + first * m;
+        double top[kRowsTogether], here[kRowsTogether] = {};
+        std::copy_n(largest.begin() + first, count, top);
+        z.max(top, rows, static_cast<std::size_t>(count), static_cast<std::size_t>(m));
+        for (std::int64_t r = 0; r < count; ++r) {  // no score so far: all are -inf, and their exponentials 0
+          const T shift = top[r] == -std::numeric_limits<double>::infinity() ? T(0) : static_cast<T>(top[r]);
+          z.sub_number(rows + r * m, rows + r * m, &shift, nullptr, static_cast<std::size_t>(m));
         }
-        const T shift = static_cast<T>(top);
-        for (std::int64_t c = 0; c < m; ++c) row[c] -= shift;
-        z.exp(row, row, nullptr, nullptr, static_cast<std::size_t>(m));
-        double here = 0;
-        z.sum(&here, row, 1, static_cast<std::size_t>(m));
-        const double rescale = std::exp(largest[at] - top);
-        total[at] = total[at] * rescale + here;
-        largest[at] = top;
-        if (rescale != 1) {
-          for (std::int64_t e = 0; e < z.values; ++e)
-            o[static_cast<std::size_t>(r * z.values + e)] *= static_cast<T>(rescale);
+        z.exp(rows, rows, nullptr, nullptr, static_cast<std::size_t>(count * m));
+        z.sum(here, rows, static_cast<std::size_t>(count), static_cast<std::size_t>(m));
+        for (std::int64_t r = 0; r < count; ++r) {
+          const auto at = static_cast<std::size_t>(first + r);
+          const double rescale = largest[at] == top[r] ? 1.0 : std::exp(largest[at] - top[r]);
+          total[at] = total[at] * rescale + here[r];
+          largest[at] = top[r];
+          if (rescale == 1 || j == begin) continue;  // nothing is summed yet
+          const T factor = static_cast<T>(rescale);
+          T* const sums = o.data() + static_cast<std::int64_t>(at) * z.values;
+          z.mul_number(sums, sums, &factor, nullptr, static_cast<std::size_t>(z.values));
         }
       }
       gemm_serial<T>(n, z.values, m, T(1), z.factor(s.data(), m, 1),
@@ -221,12 +233,11 @@ class Backward {
       to_[i] = {first + before / static_cast<std::ptrdiff_t>(size_of(out.dtype)), result.strides[0], result.strides[1],
                 result.shape[3], result.shape[2]};
     }
-    const std::int64_t down = (z_.rows + kBlockRows - 1) / kBlockRows,
-                       across = (z_.columns + kBlockColumns - 1) / kBlockColumns;
+    const std::int64_t down = blocks_of(z_.rows), across = (z_.columns + kBlockColumns - 1) / kBlockColumns;
     // δ, one number per row
     delta_.resize(static_cast<std::size_t>(z_.batches * z_.rows));
     parallel_for(z_.batches * down, [&](std::int64_t task) {
-      const std::int64_t b = task / down, i = task % down * kBlockRows, n = std::min(kBlockRows, z_.rows - i);
+      const std::int64_t b = task / down, i = task % down * kBlockRows, n = rows_of_block(z_.rows, task % down);
       const Scratch<T> g_rows(n, z_.values), o_rows(n, z_.values);
       const T *g = rows_of(g_, b, i, n, g_rows.data()), *o = rows_of(o_, b, i, n, o_rows.data());
       for (std::int64_t r = 0; r < n; ++r) {
@@ -272,7 +283,8 @@ class Backward {
   void blocks(std::int64_t b, std::int64_t top, std::int64_t bottom, std::int64_t left, std::int64_t right, bool rows,
               bool columns) const {
     const Sizes<T>& z = z_;
-    const std::int64_t high = std::min(kBlockRows, z.rows), wide = std::min(kBlockColumns, z.columns);
+    const T scale = static_cast<T>(z.call.scale);
+    const std::int64_t high = std::min(kBlockRows + kLeastRows - 1, z.rows), wide = std::min(kBlockColumns, z.columns);
     const Scratch<T> q_rows(high, z.width), g_rows(high, z.values), k_rows(wide, z.width), v_rows(wide, z.values),
         p(high, wide), ds(high, wide), line(1, wide);
     for (std::int64_t jb = left; jb < right; ++jb) {
@@ -280,17 +292,20 @@ class Backward {
       const T* key = rows_of(k_, z.key_of(b), j, all, k_rows.data());
       const T* value = rows_of(v_, z.key_of(b), j, all, v_rows.data());
       for (std::int64_t ib = top; ib < bottom; ++ib) {
-        const std::int64_t i = ib * kBlockRows, n = std::min(kBlockRows, z.rows - i);
+        const std::int64_t i = ib * kBlockRows, n = rows_of_block(z.rows, ib);
         const std::int64_t m = std::min(all, z.visible(b, i, n) - j);
         if (m <= 0 || z.begins(b, i) >= j + m) continue;
         const T *q = rows_of(q_, b, i, n, q_rows.data()), *g = rows_of(g_, b, i, n, g_rows.data());
         scores(z, mask_, b, i, n, q, j, m, key, p.data(), line.data());
-        for (std::int64_t r = 0; r < n; ++r) {
-          const T lse = lse_[b * z.rows + i + r];
-          const T shift = lse == -std::numeric_limits<T>::infinity() ? T(0) : lse;
-          T* row = p.data() + r * m;
-          for (std::int64_t c = 0; c < m; ++c) row[c] -= shift;
-          z.exp(row, row, nullptr, nullptr, static_cast<std::size_t>(m));
+        for (std::int64_t first = 0; first < n; first += kRowsTogether) {
+          const std::int64_t count = std::min(kRowsTogether, n - first);
+          T* const rows_here = p.data() + first * m;
+          for (std::int64_t r = 0; r < count; ++r) {
+            const T lse = lse_[b * z.rows + i + first + r];
+            const T shift = lse == -std::numeric_limits<T>::infinity() ? T(0) : lse;
+            z.sub_number(rows_here + r * m, rows_here + r * m, &shift, nullptr, static_cast<std::size_t>(m));
+          }
+          z.exp(rows_here, rows_here, nullptr, nullptr, static_cast<std::size_t>(count * m));
         }
         if (columns)
           gemm_serial<T>(m, z.values, n, T(1), z.factor(p.data(), 1, m), z.factor(g, z.values, 1), T(1),
@@ -298,16 +313,16 @@ class Backward {
         gemm_serial<T>(n, m, z.values, T(1), z.factor(g, z.values, 1), z.factor(value, 1, z.values), T(0), ds.data(),
                        m);
         for (std::int64_t r = 0; r < n; ++r) {
-          const T delta = delta_[static_cast<std::size_t>(b * z.rows + i + r)], scale = static_cast<T>(z.call.scale);
+          const T delta = delta_[static_cast<std::size_t>(b * z.rows + i + r)];
           T* row = ds.data() + r * m;
-          const T* weight = p.data() + r * m;
-          for (std::int64_t c = 0; c < m; ++c) row[c] = scale * weight[c] * (row[c] - delta);
+          z.sub_number(row, row, &delta, nullptr, static_cast<std::size_t>(m));
         }
+        z.mul(ds.data(), ds.data(), p.data(), nullptr, static_cast<std::size_t>(n * m));
         if (rows)
-          gemm_serial<T>(n, z.width, m, T(1), z.factor(ds.data(), m, 1), z.factor(key, z.width, 1), T(1),
+          gemm_serial<T>(n, z.width, m, scale, z.factor(ds.data(), m, 1), z.factor(key, z.width, 1), T(1),
                          row_of(to_[0], b, i), to_[0].row_step);
         if (columns)
-          gemm_serial<T>(m, z.width, n, T(1), z.factor(ds.data(), 1, m), z.factor(q, z.width, 1), T(1),
+          gemm_serial<T>(m, z.width, n, scale, z.factor(ds.data(), 1, m), z.factor(q, z.width, 1), T(1),
                          row_of(to_[1], z.key_of(b), j), to_[1].row_step);
       }
     }

@@ -2,6 +2,7 @@
 #include "cpu/gemm/gemm.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "core/buffer.h"
@@ -29,7 +30,8 @@ void scale(std::int64_t m, std::int64_t n, T beta, T* c, std::int64_t c_stride) 
   }
 }
 
-// Small products take less time than their plans, and those of a batch share one plan: a thread keeps its last.
+// Small products take less time than their plans, and those of a batch share one plan: a thread keeps its last few,
+// since a kernel may take several products in turns (attention with its gradient, seven).
 template <class Make>
 auto plan_once(const GemmRequest& request, const GemmTileShape& tiles, Make&& make) {
   struct Last {
@@ -37,8 +39,13 @@ auto plan_once(const GemmRequest& request, const GemmTileShape& tiles, Make&& ma
     GemmTileShape tiles{};
     decltype(make()) plan;
   };
-  thread_local Last last;
-  if (last.request != request || last.tiles != tiles) last = {request, tiles, make()};
+  thread_local std::array<Last, CpuModel::kept_plans> kept;
+  thread_local std::size_t next = 0;
+  for (const Last& last : kept) {
+    if (last.request == request && last.tiles == tiles) return last.plan;
+  }
+  Last& last = kept[next++ % kept.size()];
+  last = {request, tiles, make()};
   return last.plan;
 }
 GemmPlan plan_once(const GemmRequest& request, const GemmTileShape& tiles) {

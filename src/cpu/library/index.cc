@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 // gather, scatter and scatter_zero_add: an index for every element, along one axis.
+#include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -56,6 +59,16 @@ void scatter_into(Acc* out, const View& out_view, const View& index, const View&
   });
 }
 
+// Negative if i < 0 or i > most. The difference of a negative i wraps, but then i is negative.
+template <class T>
+T beyond(T i, T most) {
+  using U = std::make_unsigned_t<T>;
+  return static_cast<T>(static_cast<U>(i) | (static_cast<U>(most) - static_cast<U>(i)));
+}
+
+inline float as_float(BFloat16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16); }
+inline float as_float(Half x) { return to_float(x); }
+
 }  // namespace
 
 void check_indices(const LibraryCall& call, const View& view, std::int64_t size) {
@@ -73,11 +86,15 @@ void check_indices(const LibraryCall& call, const View& view, std::int64_t size)
     lines.for_each_block([&](const auto& block) {
       for (std::int64_t l = 0; l < block.count; ++l) {
         const T* line = data + block.offset[0][l];
-        bool bad = false;
-        for (std::int64_t i = 0; i < length; ++i)
-          bad |=
-              static_cast<std::uint64_t>(static_cast<std::int64_t>(line[i * step])) >= static_cast<std::uint64_t>(size);
-        if (!bad) continue;
+        // Either difference is negative where an index is outside; without comparisons, the loop is vectorised.
+        const T most = static_cast<T>(std::min<std::int64_t>(size - 1, std::numeric_limits<T>::max()));
+        T outside = size > 0 ? T(0) : T(-1);
+        if (step == 1) {
+          for (std::int64_t i = 0; i < length; ++i) outside = static_cast<T>(outside | beyond(line[i], most));
+        } else {
+          for (std::int64_t i = 0; i < length; ++i) outside = static_cast<T>(outside | beyond(line[i * step], most));
+        }
+        if (outside >= 0) continue;
         std::int64_t i = 0;
         while (line[i * step] >= 0 && line[i * step] < size) ++i;
         const std::int64_t position = (block.first + l) * length + i;
@@ -154,7 +171,7 @@ void run_scatter_zero_add(const LibraryCall& call) {
       if (index.shape[axis] == 1) {  // no two updates meet: no sums are needed
         zero_elements(out);
         scatter_into<T, T>(static_cast<T*>(out.data), out, index, src, axis,
-                           [](T zero, T v) { return to_float(v) == 0 ? zero : v; });  // 0 + -0 is 0
+                           [](T zero, T v) { return as_float(v) == 0 ? zero : v; });  // 0 + -0 is 0
         return;
       }
       const std::int64_t n = out.shape.numel();
@@ -162,7 +179,7 @@ void run_scatter_zero_add(const LibraryCall& call) {
       const View sums{keep.data(), DType::f32, out.shape, contiguous_strides(out.shape)};
       zero_elements(sums);
       float* sum = static_cast<float*>(sums.data);
-      scatter_into<float, T>(sum, out, index, src, axis, [](float s, T value) { return s + to_float(value); });
+      scatter_into<float, T>(sum, out, index, src, axis, [](float s, T value) { return s + as_float(value); });
       constexpr std::int64_t kStep = 65536;
       parallel_for((n + kStep - 1) / kStep, [&](std::int64_t i) {
         float_to_halves(out.dtype, sum + i * kStep, element_at(out, i * kStep), std::min(kStep, n - i * kStep));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // index_select and index_zero_add: one index for a whole slice along an axis, as for an embedding and its gradient.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -52,7 +53,9 @@ using SumOf = std::conditional_t<std::is_same_v<T, float>, double, std::conditio
 
 template <class T>
 void add_row(SumOf<T>* sum, const T* row, std::int64_t n) {
-  if constexpr (is_half_type<T>) {
+  if constexpr (std::is_same_v<T, BFloat16>) {  // a shift, which needs no tile
+    for (std::int64_t i = 0; i < n; ++i) sum[i] += std::bit_cast<float>(static_cast<std::uint32_t>(row[i].bits) << 16);
+  } else if constexpr (is_half_type<T>) {
     if (n == 1) {
       *sum += to_float(*row);
       return;
@@ -71,8 +74,12 @@ void add_row(SumOf<T>* sum, const T* row, std::int64_t n) {
 
 template <class T>
 void store_row(T* to, const SumOf<T>* sum, std::int64_t n) {
-  if constexpr (is_half_type<T>) {
-    float_to_halves(dtype_of_type<T>::value, sum, to, n);
+  if constexpr (std::is_same_v<T, Half>) {
+    if (n == 1) return void(*to = half_from(*sum));
+    float_to_halves(DType::f16, sum, to, n);
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    if (n == 1) return void(*to = bfloat16_from(*sum));
+    float_to_halves(DType::bf16, sum, to, n);
   } else {
     for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(sum[i]);
   }
@@ -162,7 +169,16 @@ void run_index_select(const LibraryCall& call) {
     run *= x.shape[d];
   }
   const std::int64_t axis_step = from.strides[axis];
+  std::int64_t outer_step = 0, outer_run = 1;  // where the dimensions before the axis are evenly spaced
+  bool even = true;
+  for (int d = axis - 1; d >= 0; --d) {
+    if (from.shape[d] == 1) continue;
+    if (outer_run == 1) outer_step = from.strides[d];
+    even &= from.strides[d] == outer_step * outer_run;
+    outer_run *= from.shape[d];
+  }
   const auto outer_offset = [&](std::int64_t o) {
+    if (even) return o * outer_step;
     std::int64_t offset = 0;
     for (int d = axis - 1; d >= 0; --d) {
       offset += o % from.shape[d] * from.strides[d];
@@ -170,7 +186,7 @@ void run_index_select(const LibraryCall& call) {
     }
     return offset;
   };
-  constexpr std::int64_t kElements = 32768;
+  constexpr std::int64_t kElements = 32768, kShortRow = 8;  // a call would take longer than the row
   const std::int64_t group = std::max<std::int64_t>(1, kElements / std::max<std::int64_t>(1, around.inner));
   const std::int64_t groups = (around.size + group - 1) / group;
   const std::int64_t lines = std::max<std::int64_t>(1, kElements / (around.size * around.inner));  // of a task
@@ -186,7 +202,7 @@ void run_index_select(const LibraryCall& call) {
       }
       for (std::int64_t i = first; i < last; ++i, to += around.inner) {
         const T* row = source + index[static_cast<std::size_t>(i)] * axis_step;
-        if (inner_step == 1) {
+        if (inner_step == 1 && around.inner > kShortRow) {
           std::memcpy(to, row, static_cast<std::size_t>(around.inner) * sizeof(T));
         } else {
           for (std::int64_t j = 0; j < around.inner; ++j) to[j] = row[j * inner_step];
@@ -232,8 +248,10 @@ void run_index_zero_add(const LibraryCall& call) {
   const std::int64_t tokens = static_cast<std::int64_t>(index.size());
   const PositionsByRow positions(index, around.size);
   constexpr std::int64_t kColumns = 256, kElements = 32768;
-  const std::int64_t width = std::clamp<std::int64_t>(around.inner, 1, kColumns),
-                     across = (around.inner + width - 1) / width;
+  // Slabs of nearly equal width: a few columns would take as many calls as 256.
+  const std::int64_t slabs = std::max<std::int64_t>(1, (around.inner + kColumns - 1) / kColumns);
+  const std::int64_t width = slabs == 1 ? around.inner : ((around.inner + slabs - 1) / slabs + 15) / 16 * 16;
+  const std::int64_t across = (around.inner + width - 1) / width;
   const std::int64_t group = std::max<std::int64_t>(1, kElements / width), groups = (around.size + group - 1) / group;
   with_type(out.dtype, [&](auto type) {
     using T = typename decltype(type)::type;

@@ -49,6 +49,20 @@ Key<T> rising_key(T x) {
   }
 }
 
+// A key whose maximum is the largest, or the smallest, element. NaN wins both.
+template <bool kLargest, class T>
+Key<T> winning_key(T x) {
+  using K = Key<T>;
+  const K key = rising_key(x), all = static_cast<K>(~K(0));
+  if constexpr (kLargest) {
+    return key;
+  } else if constexpr (is_float_type<T>) {
+    return key == all ? all : static_cast<K>(~key);
+  } else {
+    return static_cast<K>(~key);
+  }
+}
+
 // A key and its position. No two are equal, so any sort is stable and every division of the work agrees.
 struct WideRecord {
   std::uint64_t key;

@@ -8,6 +8,8 @@
 #include "core/parallel.h"
 #include "cpu/library/lines.h"
 #include "cpu/library/ops.h"
+#include "cpu/library/order_keys.h"
+#include "cpu/library/wide_numbers.h"
 #include "cpu/tile/elements.h"
 
 namespace ebb::cpu {
@@ -73,32 +75,22 @@ struct Multiply {
 };
 
 // kLines lines side by side: each is a chain of dependent operations. `value`: before each line, and after it. Halves
-// are converted to f32 and back block by block.
+// are converted to f64 and back block by block.
 template <class T, class F, int kLines>
 void scan_lines(const T* const* x, std::int64_t x_step, T* const* out, std::int64_t out_step, std::int64_t n,
                 Accumulator<T>* value) {
   using A = Accumulator<T>;
   if constexpr (is_half_type<T>) {
     constexpr std::int64_t kPart = 256;
-    constexpr DType dtype = std::is_same_v<T, Half> ? DType::f16 : DType::bf16;
-    float numbers[kLines][kPart];
+    double numbers[kLines][kPart];
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t count = std::min(kPart, n - first);
-      for (int l = 0; l < kLines; ++l) halves_to_float(dtype, x[l] + first * x_step, x_step, numbers[l], count);
+      for (int l = 0; l < kLines; ++l) read_wide(x[l] + first * x_step, x_step, numbers[l], count);
       for (std::int64_t i = 0; i < count; ++i) {
-        for (int l = 0; l < kLines; ++l) {
-          value[l] = F::template apply<A>(value[l], static_cast<A>(numbers[l][i]));
-          numbers[l][i] = round_to_odd(value[l]);
-        }
+        for (int l = 0; l < kLines; ++l) numbers[l][i] = value[l] = F::template apply<A>(value[l], numbers[l][i]);
       }
-      for (int l = 0; out != nullptr && l < kLines; ++l) {
-        T* to = out[l] + first * out_step;
-        if (out_step == 1) {
-          float_to_halves(dtype, numbers[l], to, count);
-        } else {
-          for (std::int64_t i = 0; i < count; ++i) float_to_halves(dtype, numbers[l] + i, to + i * out_step, 1);
-        }
-      }
+      for (int l = 0; out != nullptr && l < kLines; ++l)
+        write_wide(numbers[l], out[l] + first * out_step, out_step, count);
     }
   } else {
     for (std::int64_t i = 0; i < n; ++i) {
@@ -147,14 +139,10 @@ template <class T, class F>
 void scan_across(const T* x, T* out, std::int64_t lines, Accumulator<T>* value) {
   using A = Accumulator<T>;
   if constexpr (is_half_type<T>) {
-    constexpr DType dtype = std::is_same_v<T, Half> ? DType::f16 : DType::bf16;
-    float numbers[Lines<2>::kMostLines];
-    halves_to_float(dtype, x, 1, numbers, lines);
-    for (std::int64_t l = 0; l < lines; ++l) {
-      value[l] = F::template apply<A>(value[l], static_cast<A>(numbers[l]));
-      numbers[l] = round_to_odd(value[l]);
-    }
-    float_to_halves(dtype, numbers, out, lines);
+    double numbers[Lines<2>::kMostLines];
+    read_wide(x, 1, numbers, lines);
+    for (std::int64_t l = 0; l < lines; ++l) value[l] = F::template apply<A>(value[l], numbers[l]);
+    write_wide(value, out, 1, lines);
   } else {
     for (std::int64_t l = 0; l < lines; ++l) {
       value[l] = F::template apply<A>(value[l], x[l]);
@@ -229,22 +217,66 @@ void run_scan(const LibraryCall& call) {
   });
 }
 
-// The last of the best elements so far; NaN beats any number. kLines lines side by side.
-template <bool kLargest, int kLines, class T>
-void scan_places(const T* const* x, std::int64_t x_step, std::int64_t* const* out, std::int64_t out_step,
-                 std::int64_t n) {
-  decltype(widen(T{})) best[kLines];
-  std::int64_t place[kLines] = {};
-  for (int l = 0; l < kLines; ++l) best[l] = widen(x[l][0]);
-  for (std::int64_t i = 0; i < n; ++i) {
-    for (int l = 0; l < kLines; ++l) {
-      const auto value = widen(x[l][i * x_step]);
-      const bool better = (kLargest ? value >= best[l] : value <= best[l]) || value != value;
-      best[l] = better ? value : best[l];
-      place[l] = better ? i : place[l];
-      out[l][i * out_step] = place[l];
+constexpr std::int64_t kPlacesTogether = 16;  // places written at once where the best element does not change
+
+// The places of the last of the best elements so far along a line; NaN beats any number. Most groups of elements hold
+// none that is as good as the best before them.
+template <bool kLargest, class T>
+void scan_places(const T* x, std::int64_t x_step, std::int64_t* out, std::int64_t out_step, std::int64_t n) {
+  constexpr std::int64_t kPart = 256;
+  static_assert(kPart % kPlacesTogether == 0);
+  using K = Key<T>;
+  K keys[kPart], best = 0;
+  std::int64_t place = 0;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t count = std::min(kPart, n - first);
+    if (x_step == 1) {
+      for (std::int64_t i = 0; i < count; ++i) keys[i] = winning_key<kLargest>(x[first + i]);
+    } else {
+      for (std::int64_t i = 0; i < count; ++i) keys[i] = winning_key<kLargest>(x[(first + i) * x_step]);
+    }
+    std::int64_t i = 0;
+    const auto one_by_one = [&](std::int64_t end) {
+      for (; i < end; ++i) {
+        const bool better = keys[i] >= best;
+        best = better ? keys[i] : best;
+        place = better ? first + i : place;
+        out[(first + i) * out_step] = place;
+      }
+    };
+    while (i + kPlacesTogether <= count) {
+      K most = 0;
+      for (std::int64_t k = 0; k < kPlacesTogether; ++k) most = std::max(most, keys[i + k]);
+      if (most >= best) {
+        one_by_one(i + kPlacesTogether);
+      } else if (out_step == 1) {
+        std::fill_n(out + first + i, kPlacesTogether, place);
+        i += kPlacesTogether;
+      } else {
+        for (const std::int64_t end = i + kPlacesTogether; i < end; ++i) out[(first + i) * out_step] = place;
+      }
+    }
+    one_by_one(count);
+  }
+}
+
+// One step of lines that are neighbours in memory.
+template <bool kLargest, class T>
+void scan_places_across(const T* x, std::int64_t* out, std::int64_t lines, std::int64_t i, Key<T>* best,
+                        std::int64_t* place) {
+  Key<T> keys[Lines<2>::kMostLines];
+  for (std::int64_t l = 0; l < lines; ++l) keys[l] = winning_key<kLargest>(x[l]);
+  for (std::int64_t l = 0; l < lines; l += kPlacesTogether) {
+    const std::int64_t end = std::min(lines, l + kPlacesTogether);
+    bool any = false;
+    for (std::int64_t k = l; k < end; ++k) any |= keys[k] >= best[k];
+    for (std::int64_t k = l; any && k < end; ++k) {
+      const bool better = keys[k] >= best[k];
+      best[k] = better ? keys[k] : best[k];
+      place[k] = better ? i : place[k];
     }
   }
+  std::copy_n(place, lines, out);
 }
 
 template <bool kLargest>
@@ -261,33 +293,18 @@ void run_places(const LibraryCall& call) {
     const T* data = static_cast<const T*>(x.data);
     std::int64_t* out = static_cast<std::int64_t*>(call.outputs[0].data);
     lines.for_each_block([&](const L::Block& block) {
-      if (lines.axis_is_innermost()) {
-        const auto scan = [&](std::int64_t first, auto lines_of) {
-          constexpr int kLines = decltype(lines_of)::value;
-          const T* from[kLines];
-          std::int64_t* to[kLines];
-          for (int k = 0; k < kLines; ++k)
-            from[k] = data + block.offset[1][first + k], to[k] = out + block.offset[0][first + k];
-          scan_places<kLargest, kLines>(from, step, to, out_step, n);
-        };
-        std::int64_t l = 0;
-        for (; l + kScansTogether <= block.count; l += kScansTogether)
-          scan(l, std::integral_constant<int, kScansTogether>{});
-        for (; l < block.count; ++l) scan(l, std::integral_constant<int, 1>{});
+      const bool side_by_side = !lines.axis_is_innermost() && are_neighbours(block.offset[0], block.count) &&
+                                are_neighbours(block.offset[1], block.count);
+      if (!side_by_side) {
+        for (std::int64_t l = 0; l < block.count; ++l)
+          scan_places<kLargest>(data + block.offset[1][l], step, out + block.offset[0][l], out_step, n);
         return;
       }
-      Accumulator<T> best[L::kMostLines];
+      Key<T> best[L::kMostLines] = {};
       std::int64_t place[L::kMostLines] = {};
-      for (std::int64_t l = 0; l < block.count; ++l) best[l] = widen(data[block.offset[1][l]]);
-      for (std::int64_t i = 0; i < n; ++i) {
-        for (std::int64_t l = 0; l < block.count; ++l) {
-          const Accumulator<T> value = widen(data[block.offset[1][l] + i * step]);
-          const bool better = (kLargest ? value >= best[l] : value <= best[l]) || value != value;
-          best[l] = better ? value : best[l];
-          place[l] = better ? i : place[l];
-          out[block.offset[0][l] + i * out_step] = place[l];
-        }
-      }
+      for (std::int64_t i = 0; i < n; ++i)
+        scan_places_across<kLargest>(data + block.offset[1][0] + i * step, out + block.offset[0][0] + i * out_step,
+                                     block.count, i, best, place);
     });
   });
 }

@@ -8,34 +8,32 @@
 #include <vector>
 
 #include "calls/order.h"
+#include "core/buffer.h"
 #include "core/format_error.h"
 #include "core/parallel.h"
 #include "cpu/library/lines.h"
 #include "cpu/library/ops.h"
 #include "cpu/library/order_keys.h"
 #include "cpu/tile/elements.h"
+#include "ebb/memory.h"
 
 namespace ebb::cpu {
 namespace {
 
-// A key whose first maximum is the answer: the largest, or the smallest element. NaN wins both.
-template <bool kLargest, class T>
-Key<T> winning_key(T x) {
-  using K = Key<T>;
-  const K key = rising_key(x), all = static_cast<K>(~K(0));
-  if constexpr (kLargest) {
-    return key;
-  } else if constexpr (is_float_type<T>) {
-    return key == all ? all : static_cast<K>(~key);
-  } else {
-    return static_cast<K>(~key);
-  }
-}
-
 // The first winner of a dense line: maxima of blocks (which vectorise), then a search in a block that beats the last.
 template <bool kLargest, class T>
 std::int64_t first_winner(const T* x, std::int64_t n) {
-  constexpr std::int64_t kBlock = 1024;
+  constexpr std::int64_t kBlock = 1024, kShort = 16;
+  if (n <= kShort) {
+    Key<T> best = winning_key<kLargest>(x[0]);
+    std::int64_t at = 0;
+    for (std::int64_t i = 1; i < n; ++i) {
+      const Key<T> key = winning_key<kLargest>(x[i]);
+      at = key > best ? i : at;
+      best = std::max(best, key);
+    }
+    return at;
+  }
   Key<T> best = 0;
   std::int64_t at = -1;
   for (std::int64_t begin = 0; begin < n; begin += kBlock) {
@@ -124,54 +122,84 @@ constexpr std::int64_t kLongLine = 65536;
 
 // Sorts runs separately, then merges them two by two.
 template <class R>
-void sort_long(std::vector<R>& records, std::vector<R>& other, std::size_t key_bytes) {
-  const auto n = static_cast<std::int64_t>(records.size());
+void sort_long(R*& records, R*& other, std::int64_t n, std::size_t key_bytes) {
   std::int64_t run = std::max<std::int64_t>(kLongLine / 2, (n + 63) / 64);
   parallel_for((n + run - 1) / run, [&](std::int64_t i) {
     const std::int64_t begin = i * run;
-    sort_records(records.data() + begin, other.data() + begin, std::min(run, n - begin), key_bytes);
+    sort_records(records + begin, other + begin, std::min(run, n - begin), key_bytes);
   });
   for (; run < n; run *= 2) {
     parallel_for((n + 2 * run - 1) / (2 * run), [&](std::int64_t i) {
-      const R* from = records.data();
+      const R* from = records;
       const std::int64_t begin = i * 2 * run, middle = std::min(n, begin + run), end = std::min(n, begin + 2 * run);
-      std::merge(from + begin, from + middle, from + middle, from + end, other.data() + begin);
+      std::merge(from + begin, from + middle, from + middle, from + end, other + begin);
     });
-    records.swap(other);
+    std::swap(records, other);
   }
 }
 
-// Room for two copies of a line's records, shared by the lines of a block.
-struct Room {
-  std::vector<std::uint64_t> narrow[2];
-  std::vector<WideRecord> wide[2];
+// Room for two copies of a line's records, shared by the lines of a block. From the pool: fresh memory would be
+// cleared.
+class Room {
+ public:
   template <class R>
-  std::vector<R>& of(int which, std::int64_t n) {
-    auto& records = [&]() -> std::vector<R>& {
-      if constexpr (std::is_same_v<R, WideRecord>) {
-        return wide[which];
-      } else {
-        return narrow[which];
-      }
-    }();
-    records.resize(static_cast<std::size_t>(n));
-    return records;
+  R* of(int which, std::int64_t n) {
+    const std::size_t bytes = static_cast<std::size_t>(n) * sizeof(R);
+    if (bytes > bytes_[which]) memory_[which] = BufferPtr::allocate(bytes, "argsort"), bytes_[which] = bytes;
+    return reinterpret_cast<R*>(memory_[which].data());
   }
+
+ private:
+  BufferPtr memory_[2];
+  std::size_t bytes_[2] = {};
 };
+
+// A line divided among threads if it is long and there are several: merging takes longer than sorting all of it.
+template <class R>
+void sort_alone(R*& records, R*& other, std::int64_t n, std::size_t key_bytes, bool alone) {
+  if (n > kLongLine && alone && num_threads() > 1) return sort_long(records, other, n, key_bytes);
+  sort_records(records, other, n, key_bytes);
+}
 
 // The order of n keys, none of which is below `least`. Single lines are divided among threads if they are long.
 template <class R, class K>
 void sort_line(const K* keys, std::int64_t n, K least, std::size_t key_bytes, bool alone, Room& room,
                std::int64_t* places) {
-  std::vector<R>&records = room.of<R>(0, n), &other = room.of<R>(1, n);
-  for (std::int64_t i = 0; i < n; ++i)
-    records[static_cast<std::size_t>(i)] = make_record<R>(static_cast<K>(keys[i] - least), i);
-  if (n > kLongLine && alone) {
-    sort_long(records, other, key_bytes);
-  } else {
-    sort_records(records.data(), other.data(), n, key_bytes);
+  R *records = room.of<R>(0, n), *other = room.of<R>(1, n);
+  for (std::int64_t i = 0; i < n; ++i) records[i] = make_record<R>(static_cast<K>(keys[i] - least), i);
+  sort_alone(records, other, n, key_bytes, alone);
+  for (std::int64_t i = 0; i < n; ++i) places[i] = position_of(records[i]);
+}
+
+// The order of n keys of more than 32 bits less `least`: by the upper 32, then runs that agree in these by all. Records
+// of 8 bytes and three passes over them instead of 16 and six.
+template <class K>
+void sort_by_upper_bits(const K* keys, std::int64_t n, K least, int bits, bool alone, Room& room,
+                        std::int64_t* places) {
+  using R = std::uint64_t;
+  constexpr std::int64_t kShortRun = 64;
+  R *records = room.of<R>(0, n), *other = room.of<R>(1, n);
+  for (std::int64_t i = 0; i < n; ++i) records[i] = make_record<R>(static_cast<K>(keys[i] - least) >> (bits - 32), i);
+  sort_alone(records, other, n, 4, alone);
+  for (std::int64_t i = 0; i < n; ++i) places[i] = position_of(records[i]);
+  const auto upper = [&](std::int64_t i) { return key_of(records[i]); };
+  for (std::int64_t first = 0, last = 1; first < n; first = last++) {
+    while (last < n && upper(last) == upper(first)) ++last;
+    const std::int64_t count = last - first;
+    if (count == 1) continue;
+    if (count <= kShortRun) {
+      std::sort(places + first, places + last,
+                [&](std::int64_t a, std::int64_t b) { return keys[a] != keys[b] ? keys[a] < keys[b] : a < b; });
+      continue;
+    }
+    // Their range has at most 32 bits.
+    std::vector<K> some(static_cast<std::size_t>(count));
+    for (std::int64_t i = 0; i < count; ++i) some[static_cast<std::size_t>(i)] = keys[places[first + i]];
+    const std::vector<std::int64_t> from(places + first, places + last);
+    Room inner;
+    sort_line<R>(some.data(), count, *std::min_element(some.begin(), some.end()), 4, false, inner, places + first);
+    for (std::int64_t i = first; i < last; ++i) places[i] = from[static_cast<std::size_t>(places[i])];
   }
-  for (const R& r : records) *places++ = position_of(r);
 }
 
 // Keys of 64 bits in a narrow range, such as counts and row numbers, are sorted like 32-bit keys.
@@ -183,6 +211,9 @@ void sort_narrow_line(const K* keys, std::int64_t n, std::size_t key_bytes, bool
     const int bits = std::bit_width(*high - *low);
     if (bits <= 32 && n <= std::int64_t{1} << 32)
       return sort_line<std::uint64_t>(keys, n, *low, static_cast<std::size_t>(bits + 7) / 8, alone, room, places);
+    constexpr std::int64_t kWorthIt = 160;  // records of 8 bytes are sorted by digits from here on
+    if (n >= kWorthIt && n <= std::int64_t{1} << 32)
+      return sort_by_upper_bits(keys, n, *low, bits, alone, room, places);
   }
   sort_line<R>(keys, n, K(0), key_bytes, alone, room, places);
 }
@@ -206,17 +237,22 @@ void argsort_lines(const View& x, int axis, bool descending, std::int64_t* out) 
       }
       return;
     }
-    std::vector<Key<T>> keys(together * length);
-    std::vector<std::int64_t> places(together * length);
+    const BufferPtr keys_memory = BufferPtr::allocate(together * length * sizeof(Key<T>), "argsort");
+    const BufferPtr places_memory = BufferPtr::allocate(together * length * sizeof(std::int64_t), "argsort");
+    auto* const keys = reinterpret_cast<Key<T>*>(keys_memory.data());
+    auto* const places = reinterpret_cast<std::int64_t*>(places_memory.data());
     Room room;
     for (std::int64_t l = 0; l < block.count; l += at_once) {
       const std::int64_t count = std::min(at_once, block.count - l);
-      read_keys(data, block.offset[1] + l, count, n, step, descending, keys.data());
+      read_keys(data, block.offset[1] + l, count, n, step, descending, keys);
+      if (at_once == 1 && out_step == 1) {
+        sort_narrow_line<R>(keys, n, sizeof(T), alone, room, out + block.offset[0][l]);
+        continue;
+      }
       for (std::int64_t k = 0; k < count; ++k)
-        sort_narrow_line<R>(keys.data() + k * n, n, sizeof(T), alone, room, places.data() + k * n);
+        sort_narrow_line<R>(keys + k * n, n, sizeof(T), alone, room, places + k * n);
       for (std::int64_t i = 0; i < n; ++i) {
-        for (std::int64_t k = 0; k < count; ++k)
-          out[block.offset[0][l + k] + i * out_step] = places[static_cast<std::size_t>(k * n + i)];
+        for (std::int64_t k = 0; k < count; ++k) out[block.offset[0][l + k] + i * out_step] = places[k * n + i];
       }
     }
   });

@@ -111,6 +111,9 @@ struct CpuModel {
   // [8, 8]·[8, 8] take 7 µs like this and 60 with one, 300 products [16, 4]·[4, 16] 22 and 82.
   std::int64_t small_multiplications = 4096;
   double shared_batch_flops = 3e6, batch_task_flops = 2e6;
+  // Plans of products that a thread keeps: attention with its gradient takes seven in turns, and making them was a
+  // tenth of [226, 4, 7, 24] on a Cascade Lake.
+  static constexpr std::size_t kept_plans = 8;
 
   // ---- Convolutions (all chosen, not measured).
   std::int64_t conv_band_bytes = 320 << 10;         // source rows of a band of outputs, in the second-level cache
@@ -121,8 +124,8 @@ struct CpuModel {
   double conv_weight_task_flops = 4e6;
   std::int64_t pool_elements = 1 << 15;  // of a task
   std::int64_t grid_channels = 64;       // of a task of grid_sample, which finds its taps once; chosen, not measured
-  // Distances: rows and panels of 64 columns of a task, and runs of 256 columns that a task of a gradient takes at a time
-  // (chosen, not measured).
+  // Distances: rows and panels of 64 columns of a task, and runs of 256 columns that a task of a gradient takes at a
+  // time (chosen, not measured).
   std::int64_t distance_rows = 16, distance_panels = 16, distance_runs = 4;
   // Planes that a pool processes side by side: outputs per line and elements at most, the fewest planes, and planes per
   // task. max_pool3d of [1024, 4, 4, 4, 4] on a Granite Rapids: 0.8 ms, and 1.9 one by one.
@@ -206,6 +209,9 @@ struct CpuModel {
 
   // Blocks of scores of attention, which stay in the second-level cache: decides bits (chosen, not measured).
   static constexpr std::int64_t attention_rows = 64, attention_columns = 256;
+  // Fewer rows than these behind the last whole block belong to it: decides bits of the gradients of keys and values.
+  // Rows whose exponentials are made by one call, which stay in the level-1 cache (both chosen, not measured).
+  static constexpr std::int64_t attention_least_rows = 16, attention_rows_together = 8;
   // multilabel_margin_loss: classes between two targets from which on they are read in place; classes per pass, which
   // decides bits; elements of a task (chosen, not measured).
   static constexpr std::int64_t hinges_short_gap = 256, hinges_block = 1024, hinges_task_elements = 1 << 15;

@@ -45,12 +45,40 @@ HWY_INLINE float f16_value(std::uint16_t h) {
   return std::bit_cast<float>(sign | (magnitude >= 0x0f800000u ? bits | 0x7f800000u : bits));
 }
 
-// A float that rounds to f16 or bf16 as x does: inexact results get an odd last bit, so no false tie appears.
+// A float that rounds to f16 or bf16 as x does: inexact results get an odd last bit, so no false tie appears. Without
+// branches, so that loops are vectorised; beyond the largest float the bits below infinity are odd already.
 HWY_INLINE float round_to_odd(double x) {
-  float f = static_cast<float>(x);
-  if (static_cast<double>(f) == x || f != f) return f;
-  if (std::fabs(static_cast<double>(f)) > std::fabs(x)) f = std::nextafter(f, 0.0f);
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(f) | 1u);
+  const float f = static_cast<float>(x);
+  const double back = static_cast<double>(f);
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(f);
+  const bool inexact = back < x || back > x, beyond = std::fabs(back) > std::fabs(x);
+  const std::uint32_t odd = (bits - static_cast<std::uint32_t>(beyond)) | 1u;
+  return std::bit_cast<float>(inexact ? odd : bits);
+}
+
+// The same for n numbers: the digits that a float has no room for are cut off, and the last one left is set if any of
+// them was. Below the normal floats there is room for fewer.
+inline void round_to_odd(float* to, const double* from, std::size_t n) {
+  std::size_t i = 0;
+#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::ScalableTag<double> d;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  const hn::Rebind<float, decltype(d)> df;
+  const auto rest = hn::Set(du, (std::uint64_t{1} << 29) - 1), last = hn::Set(du, std::uint64_t{1} << 29);
+  const auto zero = hn::Zero(d), normal = hn::Set(d, 0x1p-126);
+  for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) {
+    const auto x = hn::LoadU(d, from + i), a = hn::Abs(x);
+    if (HWY_UNLIKELY(!hn::AllFalse(d, hn::And(hn::Lt(a, normal), hn::Gt(a, zero))))) {
+      for (std::size_t k = i; k < i + hn::Lanes(d); ++k) to[k] = round_to_odd(from[k]);
+      continue;
+    }
+    const auto bits = hn::BitCast(du, x);
+    const auto odd = hn::And(hn::Add(hn::And(bits, rest), rest), last);
+    hn::StoreU(hn::DemoteTo(df, hn::BitCast(d, hn::Or(hn::AndNot(rest, bits), odd))), df, to + i);
+  }
+#endif
+  for (; i < n; ++i) to[i] = round_to_odd(from[i]);
 }
 
 // Loops over n contiguous halves; dst and src do not overlap.

@@ -191,10 +191,83 @@ HWY_INLINE V pow_short(D d, V x, V y) {
   return pow_specials(d, x, y, exp2_short(d, hn::Mul(y, log2)));
 }
 
+#if HWY_NATIVE_FMA
+template <class D>
+struct TwoParts {
+  hn::Vec<D> high, low;
+};
+
+// log x = k ln2 + log(1 + f) to 2^-65 of it, as a sum of two numbers. With s = f / (2 + f) = u + v and z = s²,
+// log(1 + f) = 2s (1 + z (1/3 + z q(z))): errors of q count z² times, so that all but q are sums of two numbers.
+template <class D>
+HWY_INLINE TwoParts<D> log_in_parts(D d, const Split<D>& split) {
+  using V = hn::Vec<D>;
+  using Traits = FloatTraits<double>;
+  const V two = constant(d, 2), f = split.fraction, k = hn::ConvertTo(d, split.exponent);
+  const V bottom = hn::Add(f, two), bottom_low = hn::Sub(f, hn::Sub(bottom, two));
+  const V inverse = hn::Div(constant(d, 1), bottom), u = hn::Mul(f, inverse);
+  const V v = hn::Mul(hn::NegMulAdd(u, bottom_low, hn::NegMulAdd(u, bottom, f)), inverse);
+  const V u2 = hn::Add(u, u), v2 = hn::Add(v, v);
+  const V z = hn::Mul(u, u), z_low = hn::MulAdd(u2, v, hn::MulSub(u, u, z));
+  const V third = constant(d, 1.0 / 3), rest = hn::Mul(z, polynomial(d, z, kLogPowerF64));
+  const V slope = hn::Add(third, rest);
+  const V slope_low = hn::Add(hn::Sub(rest, hn::Sub(slope, third)), constant(d, 0x1.5555555555555p-56));
+  const V w = hn::Mul(z, slope);
+  const V w_low = hn::MulAdd(z, slope_low, hn::MulAdd(z_low, slope, hn::MulSub(z, slope, w)));
+  const V more = hn::Mul(u2, w), more_low = hn::MulAdd(u2, w_low, hn::MulSub(u2, w, more));
+  const V y = hn::Add(u2, more);
+  const V y_low = hn::Add(hn::Sub(more, hn::Sub(y, u2)), hn::Add(more_low, hn::MulAdd(v2, w, v2)));
+  const V exponent = hn::Mul(k, hn::Set(d, Traits::kLn2High)), high = hn::Add(exponent, y);
+  const V low = hn::Add(hn::Sub(y, hn::Sub(high, exponent)), hn::MulAdd(k, hn::Set(d, Traits::kLn2Low), y_low));
+  return {high, low};
+}
+
+// e^(y·log): what the product and the reductions of exp round is added to r² q(r). A y beyond 2^65 gives 0 or infinity
+// for any x but 1, as 2^65 does.
+template <class D, class V>
+HWY_INLINE V power_of_log(D d, V y, const TwoParts<D>& log) {
+  using Traits = FloatTraits<double>;
+  y = clamp_keep_nan(d, y, -0x1p65, 0x1p65);
+  const V product = hn::Mul(y, log.high), error = hn::MulAdd(y, log.low, hn::MulSub(y, log.high, product));
+  const V low = hn::IfThenElseZero(hn::Lt(hn::Abs(product), constant(d, -Traits::kExpLow)), error);
+  const V x = clamp_keep_nan(d, product, Traits::kExpLow, Traits::kExpHigh), shifted = nearest_exponent(d, x);
+  const V k = hn::Sub(shifted, hn::Set(d, Traits::kBiasedMagic));
+  const V part = hn::NegMulAdd(k, hn::Set(d, Traits::kLn2High), x);
+  const V added = hn::NegMulAdd(k, hn::Set(d, Traits::kLn2Low), low), r = hn::Add(part, added);
+  const V lost = hn::Sub(added, hn::Sub(r, part));
+  const V one = constant(d, 1), tail = hn::MulAdd(hn::Mul(r, r), exp_rest(d, r), lost), near = hn::Add(one, r);
+  return scale(d, hn::Add(near, hn::Add(hn::Sub(r, hn::Sub(near, one)), tail)), shifted);
+}
+
+template <class D, class V>
+HWY_INLINE hn::Mask<D> pow_of_double_is_plain(D d, V x, V y) {
+  return hn::And(is_positive_normal(d, x), hn::Lt(hn::Abs(y), hn::Inf(d)));
+}
+template <class D, class V>
+HWY_INLINE V pow_plain(D d, V x, V y) {
+  return power_of_log(d, y, log_in_parts(d, split(d, x)));
+}
+template <class D, class V>
+HWY_INLINE V pow(D d, V x, V y) {
+  const V ax = hn::Abs(x), inf = hn::Inf(d);
+  TwoParts<D> log = log_in_parts(d, split_any(d, ax));
+  log.high = hn::IfThenElse(hn::Eq(ax, hn::Zero(d)), hn::Neg(inf), hn::IfThenElse(hn::Eq(ax, inf), inf, log.high));
+  return pow_specials(d, x, y, power_of_log(d, y, log));
+}
+#else  // products without their rounding errors would cost more than the C library's function
+template <class D, class V>
+HWY_INLINE hn::Mask<D> pow_of_double_is_plain(D, V x, V) {
+  return hn::Lt(x, x);  // nowhere
+}
 template <class D, class V>
 HWY_INLINE V pow(D d, V x, V y) {
   return by_lane(d, x, y, [](double a, double b) { return std::pow(a, b); });
 }
+template <class D, class V>
+HWY_INLINE V pow_plain(D d, V x, V y) {
+  return pow(d, x, y);
+}
+#endif
 
 namespace {
 

@@ -21,10 +21,24 @@ namespace {
       return HWY_NAMESPACE::function(d, x, y); \
     }                                          \
   };
-EBB_BINARY(Pow, pow)
 EBB_BINARY(Atan2, atan2)
 EBB_BINARY(Hypot, hypot)
 #undef EBB_BINARY
+
+struct Pow {
+  template <class D, class V>
+  static HWY_INLINE V call(D d, V x, V y) {
+    return HWY_NAMESPACE::pow(d, x, y);
+  }
+  template <class D, class V>
+  static HWY_INLINE hn::Mask<D> plain(D d, V x, V y) {
+    return pow_of_double_is_plain(d, x, y);
+  }
+  template <class D, class V>
+  static HWY_INLINE V call_plain(D d, V x, V y) {
+    return pow_plain(d, x, y);
+  }
+};
 
 }  // namespace
 
@@ -37,7 +51,7 @@ ElementwiseFn math_kernel_f64(Op op, unsigned mask) {
     EBB_MATH_UNARY(EBB_CASE)
 #undef EBB_CASE
     case Op::pow:
-      return costly_binary<Pow, F64>(mask);
+      return costly_binary<Pow, F64, 2>(mask);
     case Op::atan2:
       return costly_binary<Atan2, F64, 2>(mask);
     case Op::hypot:

@@ -6,6 +6,7 @@
 // After foreach_target.h.
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <limits>
 #include <type_traits>
 
@@ -130,6 +131,14 @@ void store(void* dst, std::ptrdiff_t stride, const void* src, std::size_t n) {
       std::memcpy(d, s, n * sizeof(To));
     } else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, Half>) {
       f32_to_f16(reinterpret_cast<std::uint16_t*>(d), s, n);
+    } else if constexpr (std::is_same_v<From, double> && kIsHalf<To>) {
+      constexpr std::size_t kTile = 256;
+      float tile[kTile];
+      for (std::size_t i = 0; i < n; i += kTile) {
+        const std::size_t count = std::min(kTile, n - i);
+        round_to_odd(tile, s + i, count);
+        store<float, To>(d + i, 1, tile, count);
+      }
     } else if constexpr (kIsMask<From> && sizeof(To) == 1) {
       masks_to_bytes(reinterpret_cast<std::uint8_t*>(d), &s->bits, n);
     } else {
