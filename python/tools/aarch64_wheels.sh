@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 # aarch64_wheels.sh OUTPUT PYTHON...: wheels for aarch64, in the folder OUTPUT, cross-compiled on an x86-64 Debian that has
 # g++-aarch64-linux-gnu and a network. The interpreters are this machine's, for which all_wheels.sh has made wheels of this tree:
-# they lend their headers, in which nothing that a module sees differs between the two processors, and the build folders of their
-# wheels lend the type stubs. The library is compiled once for all. On an aarch64 machine all_wheels.sh does everything, with tests.
+# they lend their headers, in which nothing that a module sees differs between the two processors, and the packages that were made
+# with them lend the type stubs. The library is compiled once for all. On an aarch64 machine all_wheels.sh does everything, with
+# tests.
 set -euo pipefail
 output=$1
 shift
@@ -21,8 +22,8 @@ for python in "$@"; do
   read -r tag soabi include < <("$python" -c 'import sys, sysconfig as s
 digits, t = "%d%d" % sys.version_info[:2], "t" if s.get_config_var("Py_GIL_DISABLED") else ""
 print(f"{digits[0]}.{digits[1:]}{t} cpython-{digits}{t}", s.get_path("include"))')
-  venv=build/venv-$tag native=build/wheel-$tag/python/package
-  [ -f "$native/ebb/losses.pyi" ] || { echo "$native: all_wheels.sh comes first"; exit 1; }
+  venv=build/venv-$tag native=build/package-$tag
+  [ -f "$native/ebb/losses.pyi" ] || { echo "$native is missing: all_wheels.sh comes first"; exit 1; }
   # Everything found for another Python is looked for again; objects stay.
   rm -f $build/CMakeCache.txt
   linker=-Wl,-rpath-link,$root/usr/lib/$target
