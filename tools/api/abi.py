@@ -4,9 +4,8 @@
 
 Within a minor version programs need not be compiled again (docs/versioning.md). abi.txt has, of the last release: its minor
 version, the symbols of what public headers declare, size and alignment of every public class, and the order of its virtual
-functions, all as g++ has them on this kind of processor. Another minor version may have another ABI, and before the first
-release there is no list. At a release, --update writes it. Offsets of members are not compared: a class whose members trade
-places keeps its size.
+functions, all as g++ has them on this kind of processor. Another minor version may have another ABI. At a release,
+--update writes the list; 0.1.0 has none. Offsets of members are not compared: a class whose members trade places keeps its size.
 """
 
 import argparse
@@ -72,7 +71,7 @@ def main():
     options = parser.parse_args()
     released, *promised = options.list.read_text().splitlines() if options.list.exists() else [None]
     if not options.update and released != version():
-        print(f"The last release was {released}, this is {version()}" if released else "No release has been made yet")
+        print(f"The last release was {released}, this is {version()}" if released else "No ABI has been promised yet")
         return 0
     there = sorted({*symbols(options.library), *classes(options.cxx)})
     if options.update:

@@ -16,7 +16,7 @@ with tempfile.TemporaryDirectory() as folder:
         assert not result.stderr, result.stderr
         return result.returncode, result.stdout
 
-    assert run() == (0, "No release has been made yet\n")
+    assert run() == (0, "No ABI has been promised yet\n")
     assert run("--update")[0] == 0
     lines = names.read_text().splitlines()
     for one in ("class ebb::Tensor size=8 align=8", "table ebb::optim::Lion ~Lion ~Lion elementwise update"):
