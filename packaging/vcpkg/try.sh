@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # try.sh: runs the port with stand-ins for vcpkg's functions and this system's libraries, for both kinds of triplet, and builds and
-# runs a program against what it installs. vcpkg itself needs a network.
+# runs a program against what it installs.
 set -euo pipefail
 cd "$(dirname "$0")"
 port=$PWD/ports/ebb-grad tree=$(cd ../.. && pwd)

@@ -14,10 +14,11 @@ trap 'rm -rf "$folder"' EXIT
   --config-settings=build-dir="$folder/build" --config-settings=cmake.define.EBB_PREBUILT_PACKAGE="$package" \
   --config-settings=cmake.define.EBB_PREBUILT_PROGRAM="$program" "$source"
 plain=$(basename "$folder"/plain/ebb_grad-*.whl)
-rm -f "$output/${plain%-*}"-*.whl  # of the same Python; others stay
+machine=${plain##*linux_}  # x86_64.whl
+rm -f "$output/${plain%-*}"-*"$machine"  # of the same Python and processor; others stay
 PATH=$(dirname "$python"):$PATH "$python" -m auditwheel repair --strip --wheel-dir "$output" "$folder"/plain/ebb_grad-*.whl \
   >"$folder/auditwheel.txt" 2>&1 || { cat "$folder/auditwheel.txt"; exit 1; }
-wheel=$(echo "$output/${plain%-*}"-*.whl)
+wheel=$(echo "$output/${plain%-*}"-*"$machine")
 case $wheel in  # python/compat/older_systems.cc; the tag names the oldest glibc
   *manylinux_2_3[5-9]*) [ "$("$python" -c 'import platform; print(platform.libc_ver()[1])')" != 2.36 ] || { echo "$wheel needs more than glibc 2.34"; exit 1; } ;;
 esac

@@ -127,12 +127,17 @@ TEST_F(Predict, ExamplesOfEachFileAreCounted) {
 }
 
 TEST_F(Predict, ARunWithoutAStepIsAnError) {
-  for (const Words& wrong : {Words{"--epochs", "0"}, Words{"--steps", "0"}}) {
+  for (const Words& wrong : {Words{"--epochs", "0"}, Words{"--steps", "0"}, Words{"--epochs", "-0.5"},
+                             Words{"--steps", "-3"}, Words{"--epochs", "nan"}}) {
     const ProgramResult r = run_ebb(Words{"train", "--data", scratch / "a.csv", "--out", scratch / "no"} + wrong);
     EXPECT_EQ(r.code, 2);
-    EXPECT_EQ(r.err, fmt::format("ebb: {} must be positive, got 0; without it a number is chosen\n", wrong[0]));
+    EXPECT_EQ(r.err,
+              fmt::format("ebb: {} must be positive, got {}; without it a number is chosen\n", wrong[0], wrong[1]));
     EXPECT_EQ(run_ebb(Words{"train", "--resume", run()} + wrong).code, 2);
   }
+  const ProgramResult endless =
+      run_ebb({"train", "--data", scratch / "a.csv", "--out", scratch / "no", "--epochs", "inf"});
+  EXPECT_EQ(endless.err, "ebb: --epochs must be finite, got inf\n");
   // The settings of a run have both, one of them 0.
   train({"--data", scratch / "a.csv", "--config", file("config.json", R"({"steps": 3, "epochs": 0})")});
 }

@@ -232,6 +232,7 @@ void resolve(RunConfig& c) {
        {std::pair{"epochs", c.epochs}, std::pair{"lr", c.lr}, std::pair{"warmup", c.warmup},
         std::pair{"weight-decay", c.weight_decay}, std::pair{"clip", c.clip}, std::pair{"momentum", c.momentum}}) {
     at_least(name, value, 0);
+    require(std::isfinite(value), "--{} must be finite, got {}", name, value);
   }
   for (const auto& [name, value] :
        {std::pair{"dropout", c.dropout}, std::pair{"ema", c.ema},

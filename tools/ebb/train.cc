@@ -52,11 +52,13 @@ RunConfig continued(const CLI::App& app, const TrainCommand& c, const RunFolder&
 }
 
 // 0 is the initial value of these settings; if given, it would be a run without a step.
-void require_length(const CLI::App& app, const RunConfig& config) {
-  if (config.epochs != 0 || config.steps != 0) return;
-  for (const char* name : {"--epochs", "--steps"}) {
-    if (app.get_option(name)->count() > 0) {
-      throw CLI::ValidationError(fmt::format("{} must be positive, got 0; without it a number is chosen", name));
+void require_length(const CLI::App& app, const RunConfig& c) {
+  const bool some = c.epochs > 0 || c.steps > 0;
+  for (const auto& [name, value] :
+       {std::pair{"--epochs", c.epochs}, std::pair{"--steps", static_cast<double>(c.steps)}}) {
+    if (app.get_option(name)->count() > 0 && !(value > 0) && !(some && value == 0)) {
+      throw CLI::ValidationError(
+          fmt::format("{} must be positive, got {}; without it a number is chosen", name, value));
     }
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "trainer.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
@@ -186,8 +187,8 @@ Trainer::Trainer(const RunConfig& c, const Dataset& data)
                                         .seed = c.seed})) {
   if (c.ema > 0) average_.emplace(c.ema);
   steps_per_epoch_ = (loader_.batches() + c.accumulate - 1) / c.accumulate;
-  total_steps_ =
-      c.steps > 0 ? c.steps : std::max<std::int64_t>(1, std::llround(c.epochs * static_cast<double>(steps_per_epoch_)));
+  const double steps = std::min(c.epochs * static_cast<double>(steps_per_epoch_), 0x1p53);  // more are no integers
+  total_steps_ = c.steps > 0 ? c.steps : std::max<std::int64_t>(1, std::llround(steps));
   schedule_ = make_schedule(c, total_steps_);
 }
 
