@@ -86,17 +86,13 @@ class LinearCrossEntropy {
     } else {
       weight_sum_ = static_cast<double>(n);
     }
-    // The gradient of a half head is summed in T one block at a time, so that no second head in T ever exists.
-    head_block_ = kHalf ? std::clamp<std::int64_t>((std::int64_t{1} << 20) / std::max<std::int64_t>(1, width_), 64,
-                                                   std::max<std::int64_t>(64, classes_))
-                        : std::max<std::int64_t>(1, classes_);
   }
 
   void run() {
     find_rows();
     const auto rows = static_cast<std::int64_t>(kept_.size());
     chunk_ = std::clamp<std::int64_t>(o_.chunk ? o_.chunk : default_chunk(), 1, std::max<std::int64_t>(1, rows));
-    again_ = kHalf && o_.head_gradient && rows > chunk_;  // dW needs a second pass, see head_gradients
+    plan_head_gradient(rows);
     if (o_.head_gradient && rows == 0) std::memset(dhead_, 0, sizeof(S) * static_cast<std::size_t>(classes_ * width_));
     if (!all_kept()) {
       std::fill_n(loss_, rows_, T(0));
@@ -107,7 +103,7 @@ class LinearCrossEntropy {
       if (!in_order()) x_block_ = allocate<S>(chunk_ * width_);
       if (o_.input_gradient) dx_block_ = allocate<T>(chunk_ * width_);
     }
-    if (kHalf && o_.head_gradient) dhead_block_ = allocate<T>(head_block_ * width_);
+    if (kHalf && o_.head_gradient && rows > chunk_) dhead_block_ = allocate<T>(head_block_ * width_);
     if (again_ || units_) seen_.resize(kept_.size());
     if (o_.bias_gradient) bias_total_.assign(static_cast<std::size_t>(classes_), 0.0);
     if (units_) {
@@ -120,6 +116,7 @@ class LinearCrossEntropy {
       });
     }
     if (again_) head_gradients();
+    if (summed_) round_head_gradient();
     if (o_.bias_gradient) store_bias();
   }
 
@@ -134,6 +131,18 @@ class LinearCrossEntropy {
     std::int64_t largest = 0;
     for (std::size_t u = 0; u + 1 < unit_.size(); ++u) largest = std::max(largest, unit_[u + 1] - unit_[u]);
     return largest <= model.logits_chunks_of_unit * rows ? std::max(rows, largest) : rows;
+  }
+
+  // The gradient of a half head is summed over chunks in T. As a whole, if that takes no more memory than all logits
+  // would; else in blocks of classes, one after the other, for which the logits are computed again: a fourth product.
+  void plan_head_gradient(std::int64_t rows) {
+    const bool sums = kHalf && o_.head_gradient && rows > chunk_;
+    summed_ = sums && width_ <= rows;
+    again_ = sums && !summed_;
+    head_block_ = std::max<std::int64_t>(1, classes_);
+    if (kHalf && !summed_)
+      head_block_ = std::clamp<std::int64_t>((std::int64_t{1} << 20) / std::max<std::int64_t>(1, width_), 64,
+                                             std::max<std::int64_t>(64, classes_));
   }
 
   // Calls f(first, count) for the chunks of positions [begin, end).
@@ -358,23 +367,22 @@ class LinearCrossEntropy {
         k_.exp(tile, tile, nullptr, nullptr, m);
       }
       const T* e = exponentials ? z + i : tile;
+      T* to = o_.softcap != 0 ? tile : z + i;  // z is still needed where it is capped
       if (eps != 0 && o_.weight) {
         k_.scale(tile, e, &scale, nullptr, m);
-        k_.add_scaled(tile, weight_.data() + v + i, &minus, tile, m);
+        k_.add_scaled(to, weight_.data() + v + i, &minus, tile, m);
       } else if (eps != 0) {
-        k_.affine(tile, e, &scale, &minus, m);
+        k_.affine(to, e, &scale, &minus, m);
       } else {
-        k_.scale(tile, e, &scale, nullptr, m);
+        k_.scale(to, e, &scale, nullptr, m);
       }
       const std::int64_t at = y - v - i;
-      if (at >= 0 && at < static_cast<std::int64_t>(m)) tile[at] -= drop;
+      if (at >= 0 && at < static_cast<std::int64_t>(m)) to[at] -= drop;
       if (o_.softcap != 0) {  // ·(1 − (z/s)²)
         const T curve = static_cast<T>(-1 / (o_.softcap * o_.softcap)), one = 1;
         k_.square(bend, z + i, nullptr, nullptr, m);
         k_.affine(bend, bend, &curve, &one, m);
         k_.multiply(z + i, tile, bend, nullptr, m);
-      } else {
-        std::memcpy(z + i, tile, m * sizeof(T));
       }
     });
   }
@@ -400,21 +408,34 @@ class LinearCrossEntropy {
     }
   }
 
-  // dW += dzᵀ·x. With halves this is called for one chunk only, and each block of dW is rounded when it is done.
+  // dW += dzᵀ·x. Without a sum in T, halves have one chunk only, and each block of dW is rounded when it is done.
   void head_gradient(const Matrix<T>& x, std::int64_t first, std::int64_t count) {
     for (std::int64_t v = 0; v < classes_; v += head_block_) {
       const std::int64_t n = std::min(head_block_, classes_ - v);
       const Matrix<T> dz = logits_gradient(v, classes_).transposed();
+      T* sum = reinterpret_cast<T*>(dhead_);
       if constexpr (kHalf) {
-        gemm_to_halves(n, width_, count, dz, x, dtype_, dhead_ + v * width_, width_);
-      } else {
-        gemm<T>(n, width_, count, T(1), dz, x, first == 0 ? T(0) : T(1), dhead_ + v * width_, width_);
+        if (!summed_) {
+          gemm_to_halves(n, width_, count, dz, x, dtype_, dhead_ + v * width_, width_);
+          continue;
+        }
+        sum = pointer(dhead_block_);
       }
+      gemm<T>(n, width_, count, T(1), dz, x, first == 0 ? T(0) : T(1), sum + v * width_, width_);
     }
   }
 
-  // Halves and more than one chunk: a sum in f32 for all of dW would be a second head of twice the size. Instead blocks
-  // of dW are finished one after the other: the logits of their classes are recomputed, for all rows.
+  void round_head_gradient() {
+    if constexpr (kHalf) {
+      const std::int64_t n = classes_ * width_, step = 64 * static_cast<std::int64_t>(kBlock);
+      parallel_for((n + step - 1) / step, [&](std::int64_t b) {
+        const std::int64_t at = b * step;
+        float_to_halves(dtype_, pointer(dhead_block_) + at, dhead_ + at, std::min(step, n - at));
+      });
+    }
+  }
+
+  // Blocks of dW are finished one after the other: the logits of their classes are recomputed, for all rows.
   void head_gradients() {
     if constexpr (kHalf) {
       const auto rows = static_cast<std::int64_t>(kept_.size());
@@ -458,7 +479,7 @@ class LinearCrossEntropy {
   const RowLoops<T> k_;
   DType dtype_;
   std::int64_t rows_, width_, classes_, chunk_, head_block_;
-  bool again_ = false;
+  bool summed_ = false, again_ = false;  // see plan_head_gradient
   const S* x_;
   const S* head_;
   View target_, cotangent_, dbias_, losses_;
