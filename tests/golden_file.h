@@ -4,12 +4,15 @@
 #include <source_location>
 #include <string>
 
+#include "source_folder.h"
+
 namespace ebb::testing {
 
 // The path of golden/NAME in the calling test's folder.
 inline std::string golden_file(const std::string& name,
                                const std::source_location& asker = std::source_location::current()) {
-  return (std::filesystem::path(asker.file_name()).parent_path() / "golden" / name).string();
+  const std::filesystem::path folder = std::filesystem::path(asker.file_name()).parent_path().filename();
+  return (source_folder() / "tests" / folder / "golden" / name).string();
 }
 
 }  // namespace ebb::testing

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -8,12 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "source_folder.h"
+
 // Reads a file written by a make_golden.py, "optim/golden/schedules.txt" for example: lines of a name and numbers;
 // lines of one name are consecutive.
 namespace ebb::testing {
 
 inline std::map<std::string, std::vector<std::vector<double>>> golden(const std::string& file) {
-  std::ifstream in(std::filesystem::path(__FILE__).parent_path() / file);
+  std::ifstream in(source_folder() / "tests" / file);
   if (!in) throw std::runtime_error("tests/" + file + " is missing");
   std::map<std::string, std::vector<std::vector<double>>> all;
   for (std::string line; std::getline(in, line);) {

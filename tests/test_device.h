@@ -11,4 +11,10 @@ inline bool on_gpu() {
   return named && (std::string_view(named) == "cuda" || std::string_view(named) == "emulated");
 }
 
+// Only an emulated one, on which kernels take a thousand times as long?
+inline bool on_emulated_gpu() {
+  const char* const named = std::getenv("EBB_TEST_DEVICE");
+  return named && std::string_view(named) == "emulated";
+}
+
 }  // namespace ebb::testing

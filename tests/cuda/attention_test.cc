@@ -213,10 +213,11 @@ TEST_P(FusedAttention, Documents) {
   const Tensor at = arange(330);
   for (const std::int64_t width : {24, 64, 136}) {
     const auto drawn = [&](std::int64_t heads) { return cast(randn({2, heads, 330, width}), GetParam()).eval(); };
-    const Tensor q = drawn(4), k = drawn(2), v = drawn(2), g = drawn(4);
+    const Tensor q = drawn(2), k = drawn(1), v = drawn(1), g = drawn(2);
     const Tensor some = cast(at >= 1, DType::i64) + cast(at >= 64, DType::i64) + cast(at >= 70, DType::i64) +
                         cast(at >= 200, DType::i64) + cast(at >= 329, DType::i64);
     for (const Tensor& ids : {stack({some, cast(at >= 256, DType::i64)}), zeros({330}, DType::i64)}) {
+      if (ids.rank() == 1 && width != 64) continue;
       const Tensor same = ids.eval();
       for (const bool causal : {false, true}) {
         const auto on = [&](Device device, DType dtype) {

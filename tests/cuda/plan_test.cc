@@ -16,6 +16,7 @@
 #include "cuda/print/sweep_text.h"
 #include "ebb/device.h"
 #include "emulated_device.h"
+#include "source_folder.h"
 #include "sweep_cases.h"
 
 namespace ebb::testing {
@@ -57,7 +58,7 @@ TEST(KernelPlans, AndTheirTextsAreTheStoredOnes) {
     const Line& line = lines.at(plan);
     all += fmt::format("{}: {}; {} printed, {:016x}\n", line.first, plan, line.texts, line.hash);
   }
-  const std::filesystem::path path = std::filesystem::path(__FILE__).parent_path() / "golden" / "plans.txt";
+  const std::filesystem::path path = testing::source_folder() / "tests/cuda/golden/plans.txt";
   if (std::getenv("EBB_UPDATE_GOLDEN")) {
     std::filesystem::create_directories(path.parent_path());
     std::ofstream(path) << all;

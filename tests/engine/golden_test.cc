@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "ebb/ebb.h"
+#include "source_folder.h"
 #include "test_device.h"
 
 // The schedules of the most important programs, as text: a change of the scheduler shows as a diff. After an intended
@@ -14,8 +15,7 @@ namespace ebb {
 namespace {
 
 std::string golden_path(const std::string& name) {
-  const std::string here = __FILE__;
-  return here.substr(0, here.find_last_of('/')) + "/golden/" + name + ".txt";
+  return (testing::source_folder() / "tests/engine/golden" / (name + ".txt")).string();
 }
 
 // `small` sweeps go over something much smaller than the data, such as the labels.

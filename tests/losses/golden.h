@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -10,6 +9,7 @@
 
 #include "ebb/losses/registry.h"
 #include "ebb/ops/create.h"
+#include "source_folder.h"
 
 // Reads golden/losses.txt, which make_golden.py wrote.
 namespace ebb::testing {
@@ -42,7 +42,7 @@ inline Tensor read_tensor(std::istringstream& in) {
 }
 
 inline std::vector<GoldenCase> golden_cases() {
-  std::ifstream file(std::filesystem::path(__FILE__).parent_path() / "golden" / "losses.txt");
+  std::ifstream file(source_folder() / "tests/losses/golden/losses.txt");
   std::vector<GoldenCase> cases;
   for (std::string text; std::getline(file, text);) {
     std::istringstream in(text);

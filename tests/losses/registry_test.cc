@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -13,13 +12,13 @@
 #include "ebb/losses.h"
 #include "ebb/ops.h"
 #include "expect_error.h"
+#include "source_folder.h"
 
 namespace ebb {
 namespace {
 
 std::string page() {
-  const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
-  std::ifstream file(root / "docs" / "losses.md");
+  std::ifstream file(testing::source_folder() / "docs" / "losses.md");
   std::stringstream text;
   text << file.rdbuf();
   return text.str();

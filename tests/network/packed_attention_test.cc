@@ -7,6 +7,7 @@
 
 #include "ebb/ebb.h"
 #include "expect_error.h"
+#include "test_device.h"
 
 namespace ebb::testing {
 namespace {
@@ -50,7 +51,9 @@ const std::vector<std::vector<Lengths>> kRows{
 
 TEST(PackedAttention, IsThatOfAMaskOfBlocks) {
   manual_seed(2);
-  for (const auto& rows : kRows) {
+  for (std::size_t n = 0; n < kRows.size(); ++n) {
+    if (testing::on_emulated_gpu() && n != 1 && n != 4) continue;
+    const auto& rows = kRows[n];
     const Tensor ids = documents_of(rows);
     const std::int64_t batch = ids.size(0), length = ids.size(1);
     // Numbers repeat, but not consecutively: blocks of the mask must not join them.

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -12,6 +11,7 @@
 #include "ebb/ops.h"
 #include "ebb/optim.h"
 #include "expect_error.h"
+#include "source_folder.h"
 
 // Optimisers by name.
 namespace ebb {
@@ -93,8 +93,7 @@ TEST(OptimizerRegistry, HandsTheFilterOfDecayOn) {
 }
 
 TEST(OptimizerRegistry, TheDocumentationHasARowForEach) {
-  const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
-  std::ifstream file(root / "docs" / "training.md");
+  std::ifstream file(testing::source_folder() / "docs" / "training.md");
   std::stringstream text;
   text << file.rdbuf();
   std::set<std::string_view> names;

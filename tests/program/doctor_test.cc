@@ -7,6 +7,7 @@
 
 #include "run_program.h"
 #include "scratch_folder.h"
+#include "source_folder.h"
 
 namespace ebb {
 namespace {
@@ -21,8 +22,7 @@ TEST(DoctorCommand, SaysWhatIsThereAndHowToGetTheRest) {
   EXPECT_EQ(all["version"], EBB_VERSION);
   std::set<std::string> names;
   for (const auto& f : all["findings"]) names.insert(f["name"]);
-  const std::string page =
-      read_whole((fs::path(__FILE__).parent_path().parent_path().parent_path() / "docs/environment.md").string());
+  const std::string page = read_whole((testing::source_folder() / "docs/environment.md").string());
   for (const std::string& name : names) EXPECT_NE(page.find("\n      " + name + " "), std::string::npos) << name;
   EXPECT_TRUE(names.contains("SIMD") && names.contains("NVRTC") && names.contains("cuSOLVER") && names.contains("MPI"));
   for (const auto& f : all["findings"]) {
@@ -45,7 +45,7 @@ TEST(DoctorCommand, NamesTheFolderOfKernels) {
 // docs/environment.md lists every variable that the sources read: those that src requests from the system, and all
 // whose names begin with EBB_.
 TEST(Environment, EveryVariableIsOnThePage) {
-  const fs::path root = fs::path(__FILE__).parent_path().parent_path().parent_path();
+  const fs::path root = testing::source_folder();
   const std::string page = read_whole((root / "docs/environment.md").string());
   std::set<std::string> names;
   const auto collect = [&](const std::string& text, const std::string& before, const std::string& beginning) {

@@ -15,6 +15,7 @@
 #include "loss_pictures.h"
 #include "run_program.h"
 #include "scratch_folder.h"
+#include "source_folder.h"
 #include "text_table.h"
 
 // The inspecting commands: losses, ops, gradcheck, plot, info, bench, completion.
@@ -124,7 +125,7 @@ TEST(PlotCommand, EveryLossHasACurveWithItsSlope) {
 TEST(PlotCommand, TheGalleryIsTheDocumentations) {
   const ScratchFolder folder;
   ASSERT_EQ(run_ebb({"plot", "--gallery", folder.path()}).code, 0);
-  const auto docs = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path() / "docs/img/losses";
+  const auto docs = testing::source_folder() / "docs/img/losses";
   std::size_t count = 0;
   for (const auto& file : std::filesystem::directory_iterator(docs)) {
     ++count;
