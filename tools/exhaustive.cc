@@ -37,7 +37,7 @@ constexpr Measured kFunctions[] = {
     {Op::log10, 1},   {Op::log1p, 1},    {Op::log1p_unit, 1}, {Op::sqrt, 0.51},       {Op::rsqrt, 1},
     {Op::cbrt, 0.6},  {Op::sin, 0.6},    {Op::cos, 0.6},      {Op::tan, 0.6},         {Op::asin, 0.6},
     {Op::acos, 0.6},  {Op::atan, 0.6},   {Op::sinh, 1},       {Op::cosh, 1},          {Op::tanh, 1},
-    {Op::asinh, 0.6}, {Op::acosh, 0.6},  {Op::atanh, 0.6},    {Op::erf, 1},           {Op::erfc, 0.6},
+    {Op::asinh, 0.6}, {Op::acosh, 0.6},  {Op::atanh, 0.6},    {Op::erf, 1},           {Op::erfc, 1},
     {Op::erfcx, 0.6}, {Op::lgamma, 0.6}, {Op::digamma, 0.6},  {Op::reciprocal, 0.51}, {Op::square, 0.51}};
 // For two numbers, in halves.
 constexpr Op kPairs[] = {Op::add, Op::sub, Op::mul, Op::div, Op::pow, Op::atan2, Op::hypot};

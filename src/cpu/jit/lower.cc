@@ -212,6 +212,8 @@ class Lowering {
         return log1p_unit<T>(x);
       case Op::erf:
         return sizeof(T) == 4 ? erf_of_f32(x) : kTwoWayFunctions ? erf_of_f64(x) : kNoForm;
+      case Op::erfc:
+        return sizeof(T) == 4 ? erfc_of_f32(x) : kNoForm;
       case Op::sin:
       case Op::cos:
         return sizeof(T) == 4 && kMixesWidths ? circular_of_f32(op, x) : kNoForm;
@@ -387,6 +389,31 @@ class Lowering {
     const int large = sub(number(1), exp_normal<float>(fma(t, polynomial(t, kErfLargeF32), number(kErfLargeFirst))));
     const int small = fma(x, fma(z, polynomial(z, kErfSmallF32), number(0.12837916709551257)), x);
     return three(Micro::select, two(Micro::less, a, number(1)), small, three(Micro::copy_sign, large, x, sign_bits()));
+  }
+
+  int erfc_of_f32(int x) {
+    code_.ordinary.push_back(two(Micro::less, x, number(9)));  // the result is a normal number
+    const int unit = number(1), z = mul(x, x), rest = sub(unit, x);
+    const int s = fma(z, polynomial(z, kErfSmallF32), number(0.12837916709551257));
+    const int near = add(rest, fnma(x, s, sub(sub(unit, rest), x)));
+    const int size = magnitude(x), a = two(Micro::min_or_second, number(9), size);  // beyond it is 2 - 0
+    const int top = sub(a, number(1.5)), below = add(a, number(1.5)), bottom = fma(a, number(2), unit);
+    const int inverse = two(Micro::div, unit, mul(below, bottom)), t = mul(mul(top, bottom), inverse);
+    const int first = number(kErfcxSingleFirst), others = mul(t, polynomial(t, kErfcxF32));
+    const int g = add(first, others), g_lost = sub(others, sub(g, first));
+    const int ratio = mul(g, mul(below, inverse)), bottom_lost = fma(a, number(2), sub(unit, bottom));
+    const int ratio_lost = add(fnma(bottom_lost, ratio, g_lost), fnma(ratio, bottom, g));
+    const int h = mul(a, a), down = negative(h), shifted = nearest_exponent<float>(down);
+    const int k = sub(shifted, number(Traits<float>::kBiasedMagic)), ln2_low = number(Traits<float>::kLn2Low);
+    const int high = fnma(k, number(Traits<float>::kLn2High), down);
+    const int r = fnma(k, ln2_low, high), r_lost = fnma(k, ln2_low, sub(high, r));
+    const int low = add(add(mul(ratio_lost, number(0.81)), fnma(a, a, h)), r_lost);
+    const int rr = mul(r, r), q = polynomial(r, kExpF32), rise = fma(rr, q, r), y = add(unit, rise);
+    const int y_lost = add(sub(rise, sub(y, unit)), fma(rr, q, sub(r, rise)));
+    const int product = fma(y, ratio, mul(fma(y, low, y_lost), ratio));
+    const int positive = mul(product, normal_power<float>(shifted, 0));
+    const int far = three(Micro::select, two(Micro::less, x, number(0)), sub(number(2), positive), positive);
+    return three(Micro::select, two(Micro::less, size, number(0.5)), near, far);
   }
 
   int erf_of_f64(int x) {
