@@ -10,7 +10,8 @@ or this program ends with 1. On the CPU, in two processes (gloo), compiled by to
     matrix.py --keep FOLDER --write PAGE          # cells are kept there and not run again; the page has all that other Pythons kept, too
 
 A place is a folder (pip install --target FOLDER --no-deps) or the Python of another virtual environment, for versions whose own
-requirements are others, too. Compiled cells take most of the time.
+requirements are others, too. Compiled cells take most of the time and come last; --eager leaves them out, and --keep lets another
+call add them.
 """
 
 import argparse
@@ -223,18 +224,18 @@ def first_sentence(error):
 # ---- all cells of the versions at hand
 
 
-def names_of(strategy):
-    """(name, model, accumulation, compiled) of its cells."""
+def names_of(strategy, compiled):
+    """(name, model, accumulation) of its eager or compiled cells."""
     for kind in MODELS:
-        for accumulation, compiled in WAYS:
+        for accumulation in [n for n, way in WAYS if way == compiled]:
             way = f"{'compiled' if compiled else 'eager'}, accumulation {accumulation}"
-            yield f"{kind} | {strategy} | {way}", kind, accumulation, compiled
+            yield f"{kind} | {strategy} | {way}", kind, accumulation
 
 
-def run_strategy(strategy, out, writes=True):
+def run_strategy(strategy, compiled, out, writes=True):
     """Adds the cells that are not in the file yet, one at a time."""
     table = json.loads(Path(out).read_text())
-    for name, kind, accumulation, compiled in names_of(strategy):
+    for name, kind, accumulation in names_of(strategy, compiled):
         if name not in table["cells"]:
             table["cells"][name] = worst(cell(kind, strategy, accumulation, compiled))
             if writes:
@@ -259,7 +260,7 @@ def write(out, table):
     whole.replace(out)
 
 
-def worker(rank, meet, strategy, out):
+def worker(rank, meet, strategy, compiled, out):
     import torch
     import torch.distributed as dist
 
@@ -273,37 +274,39 @@ def worker(rank, meet, strategy, out):
     if rank:
         Path(mine).write_text(table)
     dist.barrier()  # all have read what is known
-    run_strategy(strategy, mine, writes=rank == 0)
+    run_strategy(strategy, compiled, mine, writes=rank == 0)
     dist.destroy_process_group()
 
 
-def run_cells(out):
+def run_cells(out, eager):
     if not Path(out).exists():
         write(out, {"versions": versions(), "cells": {}})
-    for strategy in STRATEGIES:
+    for compiled in (False,) if eager else (False, True):
+        for strategy in STRATEGIES:
+            table = json.loads(Path(out).read_text())
+            names = [name for name, *_ in names_of(strategy, compiled)]
+            if all(name in table["cells"] for name in names):
+                continue
+            if strategy == "one process":
+                run_strategy(strategy, compiled, out)
+            elif strategy == "ZeRO-3" and "deepspeed" not in versions():
+                table["cells"].update(dict.fromkeys(names, "not tried: deepspeed is missing"))
+                write(out, table)
+            else:
+                run_ranks(strategy, compiled, names, out)
         table = json.loads(Path(out).read_text())
-        names = [name for name, *_ in names_of(strategy)]
-        if all(name in table["cells"] for name in names):
-            continue
-        if strategy == "one process":
-            run_strategy(strategy, out)
-        elif strategy == "ZeRO-3" and "deepspeed" not in versions():
-            table["cells"].update(dict.fromkeys(names, "not tried: deepspeed is missing"))
-            write(out, table)
-        else:
-            run_ranks(strategy, names, out)
-    table = json.loads(Path(out).read_text())
-    write(out, {**table, "trl": trl_cell()})
+        if "trl" not in table:
+            write(out, {**table, "trl": trl_cell()})
 
 
-def run_ranks(strategy, names, out):
+def run_ranks(strategy, compiled, names, out):
     """The cells of a strategy for several processes. One that ends them is wrong, and the others come after it."""
     import torch.multiprocessing as mp
 
     while missing := [name for name in names if name not in json.loads(Path(out).read_text())["cells"]]:
         try:
             with tempfile.TemporaryDirectory() as folder:
-                mp.spawn(worker, (f"{folder}/meet", strategy, out), nprocs=WORLD)
+                mp.spawn(worker, (f"{folder}/meet", strategy, compiled, out), nprocs=WORLD)
         except Exception as error:  # of a process: killed, or an error outside of a cell
             print(error, file=sys.stderr)
             table = json.loads(Path(out).read_text())
@@ -314,14 +317,15 @@ def run_ranks(strategy, names, out):
                 write(out, table)
 
 
-def cells_with(place, keep):
+def cells_with(place, keep, eager):
     """The file in the folder `keep` with the results of the packages in this place: a folder whose packages come before the
     installed ones, or another Python. None where that came to no end.
     """
     python = place if place and Path(place).is_file() else sys.executable
     paths = [str(place)] if place and python is not place else []
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")]))
-    run = subprocess.run([python, __file__, "--cells", str(keep)], env=environment, capture_output=True, text=True)
+    program = [python, __file__, "--cells", str(keep), *["--eager"] * eager]
+    run = subprocess.run(program, env=environment, capture_output=True, text=True)
     if run.returncode:
         print(f"{place or 'the installed versions'}: {run.stderr[-3000:]}")
         return None
@@ -359,7 +363,7 @@ def page(tables):
         for kind in MODELS:
             for accumulation, compiled in WAYS:
                 way = f"{'compiled' if compiled else 'eager'}, accumulation {accumulation}"
-                found = [mark(table["cells"][f"{kind} | {strategy} | {way}"]) for strategy in STRATEGIES]
+                found = [mark(table["cells"].get(f"{kind} | {strategy} | {way}", "not run")) for strategy in STRATEGIES]
                 lines.append(f"| {kind} | {way} | " + " | ".join(found) + " |")
         lines += ["", f"`patch_trl`: {table['trl']}"]
     lines += [""] + [f"({k + 1}) {text}" + ("" if k == len(notes) - 1 else "\n") for k, text in enumerate(notes)]
@@ -371,18 +375,19 @@ def main():
     parser.add_argument("--also", nargs="*", default=[], metavar="PLACE")
     parser.add_argument("--write", metavar="PAGE")
     parser.add_argument("--keep", metavar="FOLDER")
+    parser.add_argument("--eager", action="store_true")
     parser.add_argument("--cells", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.cells:
         out = Path(options.cells) / ("-".join(f"{versions()[name]}" for name in PACKAGES) + ".json")
-        run_cells(str(out))
+        run_cells(str(out), options.eager)
         print(out)
         return 0
     with tempfile.TemporaryDirectory() as scratch:
         keep = Path(options.keep or scratch)
         keep.mkdir(parents=True, exist_ok=True)
-        made = [cells_with(place, keep) for place in [None, *options.also]]
-        tables = [table for file in keep.glob("*.json") if "trl" in (table := json.loads(file.read_text()))]  # those with all cells
+        made = [cells_with(place, keep, options.eager) for place in [None, *options.also]]
+        tables = [table for file in keep.glob("*.json") if "trl" in (table := json.loads(file.read_text()))]
     tables.sort(key=lambda table: [number_of(table["versions"][name]) for name in ("transformers", "torch")], reverse=True)
     print(f"{len(set(made) - {None})} of {len(tables)} tables were made or looked at now")
     wrong = made.count(None)
