@@ -6,10 +6,12 @@ of accumulation} × {eager, compiled} trains a step with and without the patch: 
 or this program ends with 1. On the CPU, in two processes (gloo), compiled by torch.compile with backend="aot_eager".
 
     matrix.py                                     # the versions that are installed
-    matrix.py --also FOLDER ... --write PAGE      # and those in folders (pip install --target FOLDER --no-deps); a page of it
+    matrix.py --also PLACE ... --write PAGE       # and those in other places; a page of it
     matrix.py --keep FOLDER --write PAGE          # cells are kept there and not run again; the page has all that other Pythons kept, too
 
-Compiled cells take most of the time.
+A place is a folder (pip install --target FOLDER --no-deps) or the Python of another virtual environment, for versions whose own
+requirements are others, too. Compiled cells take most of the time and come last; --eager leaves them out, and --keep lets another
+call add them.
 """
 
 import argparse
@@ -105,7 +107,10 @@ def gradients(strategy, model, accumulation, compiled):
 
     rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     if strategy == "ZeRO-3":
-        return with_deepspeed(model, accumulation, compiled)
+        try:
+            return with_deepspeed(model, accumulation, compiled)
+        finally:
+            torch.nn.functional.linear = torch._C._nn.linear  # which DeepSpeed replaced
     model = wrapped(strategy, model)
     run = torch.compile(model, backend="aot_eager") if compiled else model
     losses = []
@@ -152,7 +157,6 @@ def with_deepspeed(model, accumulation, compiled):
     for name, p in engine.module.named_parameters():
         if p.requires_grad:
             found[name] = deepspeed.utils.safe_get_full_grad(p).clone()
-    torch.nn.functional.linear = torch._C._nn.linear  # which DeepSpeed replaced
     return losses, found
 
 
@@ -184,8 +188,9 @@ def cell(kind, strategy, accumulation, compiled):
             here.fused = 0
             model = make(kind)
             ours = gradients(strategy, ebb.torch.patch(model), accumulation, compiled)
-    except (ValueError, RuntimeError) as error:
-        return f"refused: {first_sentence(error)}" if "patch: " in str(error) else f"WRONG: {first_sentence(error)}"
+    except Exception as error:
+        refused = isinstance(error, (ValueError, RuntimeError)) and "patch: " in str(error)
+        return f"{'refused' if refused else 'WRONG'}: {first_sentence(error)}"
     difference = max((abs(a - b) / abs(b) for a, b in zip(ours[0], theirs[0])), default=0)
     if ours[1].keys() != theirs[1].keys():
         return f"WRONG: gradients of {sorted(ours[1].keys() ^ theirs[1].keys())[:2]} on one side only"
@@ -219,22 +224,34 @@ def first_sentence(error):
 # ---- all cells of the versions at hand
 
 
-def names_of(strategy):
-    """(name, model, accumulation, compiled) of its cells."""
+def names_of(strategy, compiled):
+    """(name, model, accumulation) of its eager or compiled cells."""
     for kind in MODELS:
-        for accumulation, compiled in WAYS:
+        for accumulation in [n for n, way in WAYS if way == compiled]:
             way = f"{'compiled' if compiled else 'eager'}, accumulation {accumulation}"
-            yield f"{kind} | {strategy} | {way}", kind, accumulation, compiled
+            yield f"{kind} | {strategy} | {way}", kind, accumulation
 
 
-def run_strategy(strategy, out, writes=True):
+def run_strategy(strategy, compiled, out, writes=True):
     """Adds the cells that are not in the file yet, one at a time."""
     table = json.loads(Path(out).read_text())
-    for name, kind, accumulation, compiled in names_of(strategy):
+    for name, kind, accumulation in names_of(strategy, compiled):
         if name not in table["cells"]:
-            table["cells"][name] = cell(kind, strategy, accumulation, compiled)
+            table["cells"][name] = worst(cell(kind, strategy, accumulation, compiled))
             if writes:
                 write(out, table)
+
+
+def worst(text):
+    """What the rank says for which the cell came out worst."""
+    import torch.distributed as dist
+
+    if not dist.is_initialized():
+        return text
+    texts = [None] * dist.get_world_size()
+    dist.all_gather_object(texts, text)
+    order = ["WRONG", "refused", "not tried"]
+    return min(texts, key=lambda t: order.index(t.split(":")[0]) if t.split(":")[0] in order else len(order))
 
 
 def write(out, table):
@@ -243,53 +260,75 @@ def write(out, table):
     whole.replace(out)
 
 
-def worker(rank, meet, strategy, out):
+def worker(rank, meet, strategy, compiled, out):
     import torch
     import torch.distributed as dist
 
     torch.set_num_threads(1)
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(WORLD), DS_ACCELERATOR="cpu")
-    # A rank may have to wait for one that compiles.
-    patience = datetime.timedelta(hours=2)
+    # A rank may have to wait for one that compiles; one that waits for nobody is an error.
+    patience = datetime.timedelta(minutes=30)
     dist.init_process_group("gloo", init_method=f"file://{meet}", rank=rank, world_size=WORLD, timeout=patience)
     table = Path(out).read_text()
     mine = out if rank == 0 else f"{meet}.{rank}"
     if rank:
         Path(mine).write_text(table)
     dist.barrier()  # all have read what is known
-    run_strategy(strategy, mine, writes=rank == 0)
+    run_strategy(strategy, compiled, mine, writes=rank == 0)
     dist.destroy_process_group()
 
 
-def run_cells(out):
-    import torch.multiprocessing as mp
-
+def run_cells(out, eager):
     if not Path(out).exists():
         write(out, {"versions": versions(), "cells": {}})
-    for strategy in STRATEGIES:
+    for compiled in (False,) if eager else (False, True):
+        for strategy in STRATEGIES:
+            table = json.loads(Path(out).read_text())
+            names = [name for name, *_ in names_of(strategy, compiled)]
+            if all(name in table["cells"] for name in names):
+                continue
+            if strategy == "one process":
+                run_strategy(strategy, compiled, out)
+            elif strategy == "ZeRO-3" and "deepspeed" not in versions():
+                table["cells"].update(dict.fromkeys(names, "not tried: deepspeed is missing"))
+                write(out, table)
+            else:
+                run_ranks(strategy, compiled, names, out)
         table = json.loads(Path(out).read_text())
-        names = [name for name, *_ in names_of(strategy)]
-        if all(name in table["cells"] for name in names):
-            continue
-        if strategy == "one process":
-            run_strategy(strategy, out)
-        elif strategy == "ZeRO-3" and "deepspeed" not in versions():
-            table["cells"].update(dict.fromkeys(names, "not tried: deepspeed is missing"))
-            write(out, table)
-        else:
+        if "trl" not in table:
+            write(out, {**table, "trl": trl_cell()})
+
+
+def run_ranks(strategy, compiled, names, out):
+    """The cells of a strategy for several processes. One that ends them is wrong, and the others come after it."""
+    import torch.multiprocessing as mp
+
+    while missing := [name for name in names if name not in json.loads(Path(out).read_text())["cells"]]:
+        try:
             with tempfile.TemporaryDirectory() as folder:
-                mp.spawn(worker, (f"{folder}/meet", strategy, out), nprocs=WORLD)
-    table = json.loads(Path(out).read_text())
-    write(out, {**table, "trl": trl_cell()})
+                mp.spawn(worker, (f"{folder}/meet", strategy, compiled, out), nprocs=WORLD)
+        except Exception as error:  # of a process: killed, or an error outside of a cell
+            print(error, file=sys.stderr)
+            table = json.loads(Path(out).read_text())
+            at = next((name for name in missing if name not in table["cells"]), None)
+            if at is not None:
+                lines = [line for line in str(error).splitlines() if line.strip()]
+                table["cells"][at] = f"WRONG: its processes ended: {lines[-1] if lines else type(error).__name__}"
+                write(out, table)
 
 
-def cells_with(folder, keep):
-    """Results with the packages of this folder in front of the installed ones; they are in the folder `keep` afterwards."""
-    paths = [str(folder)] if folder else []
+def cells_with(place, keep, eager):
+    """The file in the folder `keep` with the results of the packages in this place: a folder whose packages come before the
+    installed ones, or another Python. None where that came to no end.
+    """
+    python = place if place and Path(place).is_file() else sys.executable
+    paths = [str(place)] if place and python is not place else []
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")]))
-    run = subprocess.run([sys.executable, __file__, "--cells", str(keep)], env=environment, capture_output=True, text=True)
+    program = [python, __file__, "--cells", str(keep), *["--eager"] * eager]
+    run = subprocess.run(program, env=environment, capture_output=True, text=True)
     if run.returncode:
-        sys.exit(f"{folder or 'the installed versions'}: {run.stderr[-3000:]}")
+        print(f"{place or 'the installed versions'}: {run.stderr[-3000:]}")
+        return None
     return Path([line for line in run.stdout.splitlines() if line.endswith(".json")][-1])
 
 
@@ -324,7 +363,7 @@ def page(tables):
         for kind in MODELS:
             for accumulation, compiled in WAYS:
                 way = f"{'compiled' if compiled else 'eager'}, accumulation {accumulation}"
-                found = [mark(table["cells"][f"{kind} | {strategy} | {way}"]) for strategy in STRATEGIES]
+                found = [mark(table["cells"].get(f"{kind} | {strategy} | {way}", "not run")) for strategy in STRATEGIES]
                 lines.append(f"| {kind} | {way} | " + " | ".join(found) + " |")
         lines += ["", f"`patch_trl`: {table['trl']}"]
     lines += [""] + [f"({k + 1}) {text}" + ("" if k == len(notes) - 1 else "\n") for k, text in enumerate(notes)]
@@ -333,24 +372,25 @@ def page(tables):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--also", nargs="*", default=[], metavar="FOLDER")
+    parser.add_argument("--also", nargs="*", default=[], metavar="PLACE")
     parser.add_argument("--write", metavar="PAGE")
     parser.add_argument("--keep", metavar="FOLDER")
+    parser.add_argument("--eager", action="store_true")
     parser.add_argument("--cells", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.cells:
         out = Path(options.cells) / ("-".join(f"{versions()[name]}" for name in PACKAGES) + ".json")
-        run_cells(str(out))
+        run_cells(str(out), options.eager)
         print(out)
         return 0
     with tempfile.TemporaryDirectory() as scratch:
         keep = Path(options.keep or scratch)
         keep.mkdir(parents=True, exist_ok=True)
-        made = [json.loads(cells_with(folder, keep).read_text()) for folder in [None, *options.also]]
-        tables = [json.loads(file.read_text()) for file in keep.glob("*.json")]
+        made = [cells_with(place, keep, options.eager) for place in [None, *options.also]]
+        tables = [table for file in keep.glob("*.json") if "trl" in (table := json.loads(file.read_text()))]
     tables.sort(key=lambda table: [number_of(table["versions"][name]) for name in ("transformers", "torch")], reverse=True)
-    print(f"{len(made)} of {len(tables)} tables are of this Python")
-    wrong = 0
+    print(f"{len(set(made) - {None})} of {len(tables)} tables were made or looked at now")
+    wrong = made.count(None)
     for table in tables:
         print(", ".join(f"{name} {version}" for name, version in table["versions"].items()))
         counts = {}

@@ -83,6 +83,14 @@ def test_outputs_have_no_cache(graphs):
     assert kept.get_seq_length() == 17
 
 
+def test_a_cache_may_have_been_left_out_by_position(graphs):
+    model = ebb.torch.patch(make(use_cache=False))
+    expected = model(input_ids=tokens(), labels=tokens()).loss.item()
+    found = compiled(model, graphs, fullgraph=True)(tokens(), None, None, None, None, tokens()).loss
+    assert found.item() == pytest.approx(expected, rel=1e-5)
+    assert not looks_for_sequences(graphs)
+
+
 WINDOW = {"sliding_window": 4}
 JAMBA = {"num_experts": 2, "mamba_d_state": 8, "mamba_dt_rank": 4, "use_mamba_kernels": False}
 

@@ -134,6 +134,17 @@ def test_cross_entropies_of_others_need_no_logits(name, family, options):
     assert fused() == before + (0 if name == "ebb, capped" and options else 1)
 
 
+@pytest.mark.parametrize("function", [F.cross_entropy, F.log_softmax, torch.tanh, torch.softmax])
+def test_logits_may_be_named(function):
+    """A function whose tensor is given by its name computes as with one by its place."""
+    others = {F.cross_entropy: {"target": tokens().flatten()}, torch.tanh: {}}.get(function, {"dim": -1})
+    model = make()
+    expected = function(input=outputs(model).logits.flatten(0, 1), **others)
+    ebb.torch.patch(model)
+    found = function(input=outputs(model).logits.flatten(0, 1), **others)
+    torch.testing.assert_close(found.value() if hasattr(found, "value") else found, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_other_losses_of_ebb_take_the_logits():
     model = make()
     target = torch.randn(3, 17, 211)

@@ -245,6 +245,19 @@ def test_hooks_on_the_head_take_part():
     require_same(found, step(ebb.torch.unpatch(model)))
 
 
+def test_shifted_labels_alone_make_no_loss():
+    """As sequence parallelism leaves it to its caller, who makes one of the logits."""
+    plain = make()
+    expected = plain.loss_function(plain(input_ids=tokens()).logits, None, 211, shift_labels=tokens())
+    model = ebb.torch.patch(make())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        output, before = model(input_ids=tokens(), shift_labels=tokens()), fused()
+    assert output.loss is None and isinstance(output.logits, Logits)
+    found = model.loss_function(output.logits, None, 211, shift_labels=tokens())
+    assert found.item() == pytest.approx(expected.item(), rel=1e-5) and fused() == before + 1
+
+
 def test_hooks_that_write_in_place_are_seen():
     def write(module, args, output):
         output[..., 7] = -5.0

@@ -9,7 +9,7 @@ from .. import _core
 from ..losses import registry
 from . import _eager
 from . import _exchange as exchange
-from ._functions import differentiable, scaled, spread
+from ._functions import differentiable, rounds_late, scaled, spread
 from ._stream import place
 
 MOST = max(len(entry["inputs"]) for entry in registry)
@@ -72,7 +72,8 @@ def _given_inputs(number, tensors):
     return tensors[: len(registry[number]["inputs"])]
 
 
-# The value and, where it is one number, its gradients at the positions wrt: one pass for both. Backward scales them.
+# The value and, where it is one number and they are not f16, its gradients at the positions wrt: one pass for both. Backward scales
+# them.
 @torch.library.custom_op(
     "ebb::loss",
     mutates_args=(),
@@ -82,7 +83,8 @@ def loss(number, wide, options, wrt, *tensors):
     given = _given_inputs(number, tensors)
     with place(given):
         inputs = exchange.inputs(given)
-        value, gradients = _core._loss_forward(number, list(wrt), wide, *inputs, *_options_from(number, options))
+        known = [] if rounds_late(tensors, wrt) else list(wrt)
+        value, gradients = _core._loss_forward(number, known, wide, *inputs, *_options_from(number, options))
         return [exchange.given(x) for x in (value, *(gradients or ()))]
 
 
@@ -92,7 +94,7 @@ def _(number, wide, options, wrt, *tensors):
     shape, dtype = _result_of(number, _options_from(number, options), given)
     like = next(x for x in tensors if x is not None)
     value = like.new_empty(shape, dtype=torch.float32 if wide and dtype != torch.float64 else dtype)
-    return [value] + [_like(tensors[i]) for i in wrt if not shape]
+    return [value] + [_like(tensors[i]) for i in wrt if not shape and not rounds_late(tensors, wrt)]
 
 
 @torch.library.custom_op(

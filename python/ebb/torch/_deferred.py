@@ -51,8 +51,10 @@ class Deferred:
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        first = args[0] if args else kwargs.get("input")
+        kwargs = dict(kwargs or {})
+        if not args and "input" in kwargs:  # by its name
+            args = (kwargs.pop("input"),)
+        first = args[0] if args else None
         if isinstance(first, Deferred):
             handler = first.handler(func)
             if handler is not None:

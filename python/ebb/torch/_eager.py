@@ -2,7 +2,7 @@
 """The losses for eager PyTorch: autograd functions with the least to do per call.
 
 The value and the gradients that PyTorch will ask for are computed in one sweep when the loss is called; backward only scales
-them. Where gradients are differentiated once more, they are torch.func's.
+them, but for those of f16, which it computes. Where gradients are differentiated once more, they are torch.func's.
 """
 
 import torch
@@ -11,7 +11,7 @@ from .. import _core
 from ..losses import registry
 from . import _exchange as exchange
 from . import _func
-from ._functions import spread
+from ._functions import rounds_late, spread
 from ._stream import place
 
 
@@ -24,9 +24,10 @@ class Loss(torch.autograd.Function):
         ctx.save_for_backward(*tensors)
         with place(tensors):
             inputs = exchange.inputs(tensors)
-            if not wrt and not wide:
+            known = [] if rounds_late(tensors, wrt) else wrt
+            if not known and not wide:
                 return exchange.own(_core._loss(number, *inputs, *options))
-            value, gradients = _core._loss_forward(number, wrt, wide, *inputs, *options)
+            value, gradients = _core._loss_forward(number, known, wide, *inputs, *options)
             if gradients is not None:
                 ctx.gradients = [exchange.given(g) for g in gradients]
             return exchange.given(value)
@@ -36,7 +37,7 @@ class Loss(torch.autograd.Function):
         tensors = ctx.saved_tensors
         if torch.is_grad_enabled() or exchange.is_transformed():  # a graph of the gradients, or several cotangents at a time
             found = _func.gradients(ctx.number, ctx.wide, ctx.options, ctx.wrt, grad, *tensors)
-        elif ctx.gradients is None:  # the loss is not one number, or the gradients were given away before
+        elif ctx.gradients is None:  # not one number, or of f16, or given away before
             found = gradients(ctx.number, ctx.wide, ctx.options, ctx.wrt, grad, tensors)
         else:
             # They are given away: PyTorch may then take them as they are and add to them.

@@ -27,6 +27,13 @@ def scaled(gradients, factor):
     return found
 
 
+def rounds_late(tensors, wrt):
+    """Do gradients wait for the cotangent of the loss? Those of f16 do: a loss of many tokens has gradients below f16's numbers, or,
+    summed, above them, and what GradScaler multiplies the loss by has to come before they are rounded.
+    """
+    return any(tensors[k].dtype is torch.float16 for k in wrt)
+
+
 # ---- functions of torch.func's that take one sample at a time
 
 

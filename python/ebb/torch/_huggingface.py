@@ -149,6 +149,10 @@ def _patched(cls):
         at = names.index(name) if name in names else len(args)
         return args[at] if at < len(args) else kwargs.get(name)
 
+    def with_argument(name, value, args, kwargs):
+        at = names.index(name)
+        return ((*args[:at], value, *args[at + 1 :]), kwargs) if at < len(args) else (args, {**kwargs, name: value})
+
     def forward(self, *args, **kwargs):
         has_labels = argument("labels", args, kwargs) is not None
         asked = has_labels or kwargs.get("shift_labels") is not None
@@ -171,14 +175,14 @@ def _patched(cls):
         cache = _causal_calls.cache_for(self, cached, lambda name: argument(name, args, kwargs)) if compiling else None
         try:
             if cache is not None:
-                kwargs["past_key_values"] = cache
+                args, kwargs = with_argument("past_key_values", cache, args, kwargs)
             with gathering:
                 output = cls.forward(self, *args, **kwargs)
         finally:
             here.active, here.rounds = before, rounds_before
         if cache is not None:
             output = _causal_calls.without(output, cache)
-        if asked and not compiling and here.__dict__.get("fused", 0) == fused:
+        if asked and _has_loss(output, has_labels) and not compiling and here.__dict__.get("fused", 0) == fused:
             warnings.warn(
                 f"patch: {cls.__name__} computed its loss from all its logits; something between its head "
                 f"({_class_of(head)}) and its loss needs them",
@@ -203,6 +207,11 @@ def _rebuilt(cls):
     """An empty model of a patched class, for pickling and copying."""
     patched = _patched(cls)
     return patched.__new__(patched)
+
+
+def _has_loss(output, has_labels):
+    """Models that are given shift_labels alone may leave the loss to their caller."""
+    return has_labels if isinstance(output, tuple) else getattr(output, "loss", None) is not None
 
 
 def _without_logits(output):

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: MIT
 """ebb.torch.linear_loss: a loss with a formula of one's own, from hidden states and an LM head.
 
-The value and the gradients that PyTorch will ask for are computed in one pass over chunks of rows; backward only scales them.
-torch.compile keeps an operation with a name, which knows its formula by a number.
+The value and the gradients that PyTorch will ask for are computed in one pass over chunks of rows; backward only scales them, but
+for those of f16, which it computes. torch.compile keeps an operation with a name, which knows its formula by a number.
 """
 
 import torch
 
 from .. import _core
 from . import _exchange as exchange
-from ._functions import dense, last_derivative, one_by_one, scaled, spread
+from ._functions import dense, last_derivative, one_by_one, rounds_late, scaled, spread
 from ._log_probs import linear_log_probs
 from ._stream import place
 from ._token_statistics import number
@@ -25,7 +25,14 @@ def _number_of(formula):
     return _formulas.index(formula)
 
 
-def _compute(formula, wrt, x, head, target, bias, others, shared, options):
+def _times_last(formula):
+    return lambda *given: formula(*given[:-1]) * given[-1]
+
+
+def _compute(formula, wrt, x, head, target, bias, others, shared, options, factor=None):
+    """The loss and its gradients, times the factor if there is one."""
+    if factor is not None:
+        formula, shared = _times_last(formula), [*shared, factor]
     with place((x, head)):
         given = exchange.inputs((x, head, target, bias))
         rows, whole = exchange.inputs(others), exchange.inputs(shared)
@@ -44,13 +51,8 @@ class Loss(torch.autograd.Function):
         ctx.wrt = [k for k, needed in enumerate(ctx.needs_input_grad[4:]) if needed and floating[k]]
         ctx.call = formula, options, cut
         ctx.save_for_backward(target, *tensors)
-        loss, *ctx.gradients = Loss.compute(ctx, target, *tensors)
+        loss, *ctx.gradients = _computed(ctx.call, [] if rounds_late(tensors, ctx.wrt) else ctx.wrt, target, *tensors)
         return loss
-
-    @staticmethod
-    def compute(ctx, target, x, head, bias, *further):
-        formula, options, cut = ctx.call
-        return _compute(formula, ctx.wrt, x, head, target, bias, further[:cut], further[cut:], options)
 
     @staticmethod
     def backward(ctx, grad):
@@ -58,10 +60,13 @@ class Loss(torch.autograd.Function):
             (known, ctx.gradients), tensors = (ctx.gradients or (), None), ctx.saved_tensors
             found = scaled(Gradients.apply(ctx.call, ctx.wrt, len(known), *known, *tensors), grad)
             return None, None, None, None, *spread(found, ctx.wrt, len(ctx.needs_input_grad) - 4)
-        if ctx.gradients is None:  # they were given away by an earlier backward pass
-            _, *ctx.gradients = Loss.compute(ctx, *ctx.saved_tensors)
-        found, ctx.gradients = ctx.gradients, None
-        exchange.scale(found, grad)
+        if rounds_late(ctx.saved_tensors[1:], ctx.wrt):
+            _, *found = _computed(ctx.call, ctx.wrt, *ctx.saved_tensors, factor=grad)
+        else:
+            if ctx.gradients is None:  # they were given away by an earlier backward pass
+                _, *ctx.gradients = _computed(ctx.call, ctx.wrt, *ctx.saved_tensors)
+            found, ctx.gradients = ctx.gradients, None
+            exchange.scale(found, grad)
         return None, None, None, None, *spread(found, ctx.wrt, len(ctx.needs_input_grad) - 4)
 
 
@@ -69,9 +74,9 @@ class Loss(torch.autograd.Function):
 # call is (formula, options, how many of the tensors behind the bias are cut). Tensors are the target, then those with gradients.
 
 
-def _computed(call, wrt, target, x, head, bias, *further):
+def _computed(call, wrt, target, x, head, bias, *further, factor=None):
     formula, options, cut = call
-    return _compute(formula, wrt, x, head, target, bias, further[:cut], further[cut:], options)
+    return _compute(formula, wrt, x, head, target, bias, further[:cut], further[cut:], options, factor)
 
 
 class Transformed(torch.autograd.Function):
@@ -160,31 +165,42 @@ class Second(last_derivative("linear_loss: PyTorch can differentiate it twice; e
     "ebb::linear_loss",
     mutates_args=(),
     schema="(int formula, int[] wrt, Tensor x, Tensor head, Tensor? target, Tensor? bias, Tensor[] others, "
-    "Tensor[] shared, str of, int sides, str reduction, int ignore_index, float logit_scale, float softcap, "
+    "Tensor[] shared, Tensor? factor, str of, int sides, str reduction, int ignore_index, float logit_scale, float softcap, "
     "float temperature, int chunk) -> Tensor[]",
 )
-def loss_op(formula, wrt, x, head, target, bias, others, shared, *options):
-    return _compute(_formulas[formula], wrt, x, head, target, bias, others, shared, options)
+def loss_op(formula, wrt, x, head, target, bias, others, shared, factor, *options):
+    known = _known_at_once(wrt, factor, _differentiable(x, head, bias, others, shared))
+    return _compute(_formulas[formula], known, x, head, target, bias, others, shared, options, factor)
+
+
+def _known_at_once(wrt, factor, tensors):
+    return [] if factor is None and rounds_late(tensors, wrt) else wrt
 
 
 @loss_op.register_fake
-def _(formula, wrt, x, head, target, bias, others, shared, *options):
+def _(formula, wrt, x, head, target, bias, others, shared, factor, *options):
     wide = torch.float64 if torch.float64 in (x.dtype, head.dtype) else torch.float32
     given = _differentiable(x, head, bias, others, shared)
     return [x.new_empty((), dtype=wide)] + [
-        torch.empty_like(given[k], memory_format=torch.contiguous_format) for k in wrt
+        torch.empty_like(given[k], memory_format=torch.contiguous_format) for k in _known_at_once(wrt, factor, given)
     ]
 
 
 def _keep(ctx, inputs, output):
-    ctx.wrt, ctx.others, ctx.shared = inputs[1], len(inputs[6]), len(inputs[7])
-    ctx.save_for_backward(*output[1:])
+    ctx.formula, ctx.wrt, *operands, others, shared, _, ctx.options = *inputs[:9], inputs[9:]
+    ctx.others, ctx.shared, ctx.in_one_pass = len(others), len(shared), len(output) > 1
+    ctx.save_for_backward(*(output[1:] if ctx.in_one_pass else (*operands, *others, *shared)))
 
 
 def _pull_back(ctx, grads):
-    found = scaled(ctx.saved_tensors, grads[0])
+    if ctx.in_one_pass:
+        found = scaled(ctx.saved_tensors, grads[0])
+    else:
+        *operands, further = *ctx.saved_tensors[:4], list(ctx.saved_tensors[4:])
+        rows, whole = further[: ctx.others], further[ctx.others :]
+        found = torch.ops.ebb.linear_loss(ctx.formula, ctx.wrt, *operands, rows, whole, grads[0], *ctx.options)[1:]
     x, head, bias, *further = spread(found, ctx.wrt, _OPERANDS + ctx.others + ctx.shared)
-    return None, None, x, head, None, bias, further[: ctx.others], further[ctx.others :], *[None] * 8
+    return None, None, x, head, None, bias, further[: ctx.others], further[ctx.others :], *[None] * 9
 
 
 loss_op.register_autograd(_pull_back, setup_context=_keep)
@@ -272,7 +288,7 @@ def linear_loss(
     wrt = [k for k, needed in enumerate(asked) if needed]
     if not named:
         return Transformed.apply((formula, options, len(others)), wrt, target, *inputs)[0]
-    return torch.ops.ebb.linear_loss(_number_of(formula), wrt, x, head, target, bias, others, shared, *options)[0]
+    return torch.ops.ebb.linear_loss(_number_of(formula), wrt, x, head, target, bias, others, shared, None, *options)[0]
 
 
 linear_loss.__module__ = "ebb.torch"
