@@ -98,10 +98,10 @@ int after_output(int code) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Losses, gradients and training from the command line.", "ebb"};
+  CLI::App app{"Losses, gradients and training from the command line.", EBB_PROGRAM_NAME};
   app.set_version_flag("--version", "ebb " EBB_VERSION);
   app.set_help_all_flag("--help-all", "The help of all commands");
-  app.footer("`ebb COMMAND --help` explains a command and shows examples.");
+  app.footer("`" EBB_PROGRAM_NAME " COMMAND --help` explains a command and shows examples.");
   add_commands(app);
   try {
     if (const std::string text = argc > 1 ? unknown_command(app, argv[1]) : ""; !text.empty()) {
