@@ -284,6 +284,16 @@ TEST(Csv, DatesOfEveryOrder) {
     EXPECT_FALSE(days_of(named, day_first)) << named;
   }
   EXPECT_EQ(days_of("2024-Feb-29", year_first), 19782);
+  for (const char* brief : {"29.2.24", "29/02/24", "29-Feb-24", "29/Feb/24 00:00"}) {
+    EXPECT_EQ(days_of(brief, day_first), 19782) << brief;
+  }
+  EXPECT_EQ(days_of("2/29/24 6:00 PM", month_first), 19782.75);
+  EXPECT_EQ(days_of("1/1/70", month_first), 0);
+  EXPECT_EQ(days_of("12/31/69", month_first), -1);
+  EXPECT_EQ(days_of("1/1/68", month_first), 35794);
+  for (const char* either : {"29-02-24", "24-02-29", "29 Feb 24", "29.2.9", "29/2/024"}) {
+    EXPECT_FALSE(days_of(either, day_first)) << either;
+  }
   EXPECT_EQ(days_of("2/29/2024 06:00 PM", month_first), 19782.75);
   EXPECT_EQ(days_of("2/29/2024, 6:00:00 pm", month_first), 19782.75);
   EXPECT_EQ(days_of("29 Feb 2024 12:00am", day_first), 19782);

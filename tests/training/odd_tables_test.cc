@@ -210,7 +210,7 @@ TEST_F(OddTables, NumbersThatDifferInLaterDigitsThanAreReadAreNamed) {
 
 TEST_F(OddTables, AFileWithoutAHeaderIsNamedAndOneColumnTellsWhatDividesThem) {
   expect_refusal("a.csv", "x y k\n1 2 a\n",
-                 "line 1, column 1: one column is the target, so there must be at least two, not 1; "
+                 "line 1, column 1: one column is the target, so there must be at least two, not 1 ('x y k'); "
                  "columns are divided by commas, semicolons, tabs or |");
   expect_note(train({"--data", file("DATA.CSV", flowers(60, ',', false)), "--steps", "3"}),
               "the first line is an example and no header, so columns go by their numbers");

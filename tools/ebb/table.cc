@@ -194,9 +194,9 @@ TableSurvey survey_table(const std::string& path, const TableChoices& choices) {
   const std::vector<std::string>& names = reader.names();
   require(
       names.size() >= 2, Error::Kind::io,
-      "{}: line 1, column 1: one column is the target, so there must be at least two, not {}; columns are divided by "
+      "{}: line 1, column 1: one column is the target, so there must be at least two, not {}{}; columns are divided by "
       "commas, semicolons, tabs or |",
-      path, names.size());
+      path, names.size(), reader.has_header() ? fmt::format(" ('{}')", names[0]) : "");
   const std::size_t target =
       choices.target.empty() ? usual_target(reader) : find_column(reader, choices.target, "--target");
   std::set<std::size_t> ignored;
