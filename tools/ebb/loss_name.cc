@@ -11,16 +11,13 @@ namespace ebb::program {
 CLI::Option* add_loss_name(CLI::App& command, std::string& name) {
   return command.add_option("name", name, "A loss; `ebb losses` lists them")
       ->type_name(kLossType)
-      ->check(CLI::Validator(
-          [](std::string& text) -> std::string {
-            try {
-              loss_info(text);
-              return "";
-            } catch (const Error& e) {
-              return e.what();
-            }
-          },
-          ""));
+      ->each([](const std::string& text) {
+        try {
+          loss_info(text);
+        } catch (const Error& e) {
+          throw CLI::ValidationError(e.what());
+        }
+      });
 }
 
 void add_loss_options(CLI::App& command, std::vector<std::string>& options) {
