@@ -33,8 +33,9 @@ for file in bin/ebb-cli share/man/man1/ebb-cli.1 share/bash-completion/completio
 done
 ! grep -rl "$work" "$moved/lib64" --include='*.cmake' --include='*.pc' || fail "a file knows where it was built"
 
+found=-Debb_DIR=$moved/lib64/cmake/ebb  # Debian's CMake does not look into lib64 by itself
 for shared in OFF ON; do
-  "$cmake" -S "$source/tests/install" -B "$work/$shared" -DCMAKE_PREFIX_PATH="$moved" -DCMAKE_CXX_COMPILER="$cxx" \
+  "$cmake" -S "$source/tests/install" -B "$work/$shared" "$found" -DCMAKE_CXX_COMPILER="$cxx" \
     -DBUILD_SHARED_LIBS=$shared >/dev/null
   "$cmake" --build "$work/$shared" >/dev/null
   "$work/$shared/consumer"
@@ -65,11 +66,12 @@ find_package(ebb 0.1 REQUIRED)
 add_executable($name $source/tests/install/consumer.cc)
 target_link_libraries($name PRIVATE ebb::ebb)" >"$work/project/$name/CMakeLists.txt"
 done
-"$cmake" -S "$work/project" -B "$work/two_folders" -DCMAKE_PREFIX_PATH="$moved" -DCMAKE_CXX_COMPILER="$cxx" >/dev/null
+"$cmake" -S "$work/project" -B "$work/two_folders" "$found" -DCMAKE_CXX_COMPILER="$cxx" >/dev/null
 "$cmake" --build "$work/two_folders" >/dev/null
 "$work/two_folders/one/one" && "$work/two_folders/two/two"
 
 echo "absolute folders:"
 configure -DCMAKE_INSTALL_PREFIX=/opt/ebb -DCMAKE_INSTALL_LIBDIR=/opt/libraries -DCMAKE_INSTALL_INCLUDEDIR=/opt/headers
 export PKG_CONFIG_PATH=$work/build
-[ "$(pkg-config --cflags --libs ebb)" = "-I/opt/headers -L/opt/libraries -lebb" ] || fail "$(pkg-config --cflags --libs ebb)"
+read -ra flags < <(pkg-config --cflags --libs ebb)
+[ "${flags[*]}" = "-I/opt/headers -L/opt/libraries -lebb" ] || fail "${flags[*]}"

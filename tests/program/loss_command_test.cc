@@ -96,7 +96,7 @@ TEST_F(LossWords, WrongWordsAreWrongUsage) {
   expect_complaint(loss("huber_loss", {"--var", p}), 2, "it has no input 'var'; it has input, target, weight");
   expect_complaint(loss("gaussian_nll_loss"), 2, "the input var is missing; give --var FILE.npy");
   expect_complaint(loss("mse_loss", {"--grad-weight", folder / "g.npy"}), 2, "needs that input; give --weight");
-  expect_complaint(run_ebb({"loss"}), 2, "name is required");
+  expect_complaint(run_ebb({"loss"}), 2, "loss is required");
 }
 
 TEST_F(LossWords, WrongFilesAreFailures) {

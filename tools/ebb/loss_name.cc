@@ -8,16 +8,21 @@
 
 namespace ebb::program {
 
+// CLI11 puts the argument's name, `loss`, before what is wrong with it, as the library does.
 CLI::Option* add_loss_name(CLI::App& command, std::string& name) {
-  return command.add_option("name", name, "A loss; `ebb losses` lists them")
+  return command.add_option("loss", name, "A loss; `ebb losses` lists them")
       ->type_name(kLossType)
-      ->each([](const std::string& text) {
-        try {
-          loss_info(text);
-        } catch (const Error& e) {
-          throw CLI::ValidationError(e.what());
-        }
-      });
+      ->check(CLI::Validator(
+          [](std::string& text) -> std::string {
+            try {
+              loss_info(text);
+              return "";
+            } catch (const Error& e) {
+              const std::string_view complaint = e.what();
+              return std::string(complaint.substr(complaint.starts_with("loss: ") ? 6 : 0));
+            }
+          },
+          ""));
 }
 
 void add_loss_options(CLI::App& command, std::vector<std::string>& options) {
