@@ -168,7 +168,7 @@ wheel: python-package
 # With a build folder of its own: what is installed under /usr has Debian's folders.
 deb: packages
 	$(call install_missing,$(DEB_PACKAGES))
-	@[ -f build/deb/build.ninja ] || cmake --preset release -B build/deb -DCMAKE_INSTALL_PREFIX=/usr -DEBB_BUILD_TESTS=OFF -DEBB_BUILD_EXAMPLES=OFF
+	@[ -f build/deb/build.ninja ] || cmake --preset release -B build/deb -DCMAKE_INSTALL_PREFIX=/usr -DEBB_PROGRAM_NAME=ebb-grad -DEBB_BUILD_TESTS=OFF -DEBB_BUILD_EXAMPLES=OFF
 	@cmake --build build/deb --target ebb ebb_shared ebb_program
 	@tools/deb/make_deb.sh build/deb build/deb-package
 	@tools/deb/test_deb.sh build/deb-package/ebb-grad_*.deb

@@ -89,11 +89,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ebb", default="build/release/tools/ebb/ebb", help="the program")
     parser.add_argument("--splits", type=int, default=10, help="random divisions, a fifth for the test")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first division")
     parser.add_argument("--only", action="append", help="one data set")
     parser.add_argument("--json", type=pathlib.Path, help="keep every score in this file; those of scikit-learn are reused")
     parser.add_argument("more", nargs="*", help="further options of `ebb train`, after --")
     options = parser.parse_args()
     warnings.filterwarnings("ignore", category=ConvergenceWarning)
+    if options.first and options.json:
+        parser.error("--json is for the divisions from 0 on")
     kept = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
     behind = 0
     print("| data | rows | Ebb | scikit-learn | difference ± standard error | |\n|---|---|---|---|---|---|")
@@ -102,7 +105,7 @@ def main():
         known = kept.get(name, {}).get("scikit-learn", [])
         scores = {"ebb": [], "scikit-learn": known if len(known) == options.splits else []}
         start = time.time()
-        for seed in range(options.splits):
+        for seed in range(options.first, options.first + options.splits):
             rows = train_test_split(np.arange(len(y)), test_size=0.2, random_state=seed,
                                     stratify=y if names is not None else None)
             train, test = [(x[part], y[part]) for part in rows]

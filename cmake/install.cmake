@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 # cmake --install: headers, both libraries, find_package(ebb CONFIG) and pkg-config. The components development, static
 # and shared can be installed by themselves.
-include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ebb)
@@ -29,6 +28,18 @@ install(FILES ${PROJECT_BINARY_DIR}/ebb-config.cmake ${PROJECT_BINARY_DIR}/ebb-c
 # their shared forms were built from, too.
 pkg_check_modules(EBB_PRIVATE REQUIRED QUIET fmt libhwy ${EBB_BLAS_MODULES} zlib libpng libjpeg)
 list(JOIN EBB_PRIVATE_LDFLAGS " " private_libraries)
-file(RELATIVE_PATH prefix_from_pc /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+# What was installed may be moved, unless a distribution asked for absolute folders.
+foreach(dir LIBDIR INCLUDEDIR)
+  set(pc_${dir} "\${prefix}/${CMAKE_INSTALL_${dir}}")
+  if(IS_ABSOLUTE "${CMAKE_INSTALL_${dir}}")
+    set(pc_${dir} "${CMAKE_INSTALL_${dir}}")
+  endif()
+endforeach()
+if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
+  set(pc_prefix "${CMAKE_INSTALL_PREFIX}")
+else()
+  file(RELATIVE_PATH prefix_from_pc /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+  set(pc_prefix "\${pcfiledir}/${prefix_from_pc}")
+endif()
 configure_file(${PROJECT_SOURCE_DIR}/cmake/ebb.pc.in ${PROJECT_BINARY_DIR}/ebb.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/ebb.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)

@@ -299,11 +299,17 @@ int main(int argc, char** argv) {
     } else if (word == "--every" && k + 1 < argc) {
       every = std::strtoull(argv[++k], nullptr, 10);
     } else {
+      const std::size_t known = functions.size() + pairs.size();
       for (const Measured& f : kFunctions) {
         if (info(f.op).name == word) functions.push_back(f);
       }
       for (const Op op : kPairs) {
         if (info(op).name == word) pairs.push_back(op);
+      }
+      if (functions.size() + pairs.size() == known) {
+        return std::fprintf(stderr, "there is no '%s': ebb_exhaustive [--every N] [--check] [FUNCTION...]\n",
+                            word.c_str()),
+               2;
       }
     }
   }

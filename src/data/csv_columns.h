@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ struct CsvColumn {
   std::string name;
   std::vector<std::string> words = {};
   DateOrder dates = DateOrder::none;
+  std::string unit = {};  // of all its numbers but 0: "%", "€"; empty: none
   std::int64_t inputs() const { return words.empty() ? 1 : static_cast<std::int64_t>(words.size()); }
 };
 
@@ -31,10 +33,15 @@ struct CsvSurvey {
   double before = 0;      // the last number
   double least = std::numeric_limits<double>::infinity(), most = -std::numeric_limits<double>::infinity();
   std::set<std::string> labels;                 // words, and numbers where labels were requested; up to a limit
-  std::string first_number, first_word, where;  // `where`: the place of the first word
-  bool written_alike = true;                    // every number is written like the first one
+  std::string first_number, first_word, where;  // the first word that is no amount, if there is one, and its place
+  bool written_alike = true;                    // every number (or every amount) is written like the first one
   std::int64_t year_first = 0, day_first = 0, month_first = 0;  // words that are dates in that order
   std::int64_t decimal_commas = 0;                              // words that would be numbers with a decimal comma
+  std::int64_t zeros = 0;                                       // numbers that are 0, in every unit
+  std::int64_t amounts = 0;                                     // words that are amounts in the unit of the first one
+  std::string unit, first_amount;
+  double first_value = 0;    // of the first amount
+  bool has_amounts = false;  // all words were such amounts, and were added to the numbers
   bool is_empty() const { return numbers + words == 0; }
   bool is_constant() const { return words == 0 ? least == most : numbers == 0 && labels.size() == 1; }
   bool is_index() const { return words + missing == 0 && numbers > 2 && whole && counts_up; }
@@ -60,6 +67,9 @@ CsvColumn column_of(const CsvReader& reader, std::size_t at, const CsvSurvey& se
 std::string label_of(const CsvReader& reader, const std::string& field);
 // Numbers before words, each sorted.
 std::vector<std::string> in_order(const CsvReader& reader, const std::set<std::string>& labels);
+
+// The number of a field of a column of numbers: plain, or an amount in the column's unit.
+std::optional<double> number_of(const CsvReader& reader, const std::string& field, const CsvColumn& column);
 
 // Appends the numbers of a field. A missing number is NaN; a missing or unknown word is all zeros.
 void append_numbers(const CsvReader& reader, const CsvLine& line, std::size_t at, const CsvColumn& column,

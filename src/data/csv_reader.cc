@@ -3,46 +3,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 
 #include "core/format_error.h"
 #include "data/dates.h"
+#include "data/written_numbers.h"
 
 namespace ebb {
-namespace {
-
-template <class Number>
-std::optional<Number> parsed_as(std::string_view field, bool& in_range) {
-  Number value = 0;
-  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-  in_range = error != std::errc::result_out_of_range;
-  if (field.empty() || end != field.data() + field.size() || error == std::errc::invalid_argument) return {};
-  return value;
-}
-
-// Beyond the range of doubles a number is 0 or infinite; the larger range of long doubles tells which.
-std::optional<double> parsed(std::string_view field) {
-  if (field.starts_with('+')) field.remove_prefix(1);
-  bool in_range = true;
-  const std::optional<double> value = parsed_as<double>(field, in_range);
-  if (!value || in_range) return value;
-  const std::optional<long double> wide = parsed_as<long double>(field, in_range);
-  return in_range ? std::optional(static_cast<double>(*wide)) : std::nullopt;
-}
-
-std::string with_point(std::string_view field) {
-  std::string text(field);
-  std::replace(text.begin(), text.end(), ',', '.');
-  return text;
-}
-
-}  // namespace
-
-bool has_decimal_comma(std::string_view field) {
-  return std::count(field.begin(), field.end(), ',') == 1 && field.find('.') == field.npos && parsed(with_point(field));
-}
-
 namespace {
 
 // The separator most frequent in the first line, outside quotes; a file of one column has none. Decimal commas between
@@ -59,7 +26,7 @@ char find_separator(std::string_view text) {
     for (std::size_t kind = 0; !inside && kind < kinds.size(); ++kind) {
       if (c != kinds[kind] && !end) continue;
       counts[kind] += !end;
-      decimals[kind] += has_decimal_comma(text.substr(starts[kind], at - starts[kind]));
+      decimals[kind] += decimal_comma_number(text.substr(starts[kind], at - starts[kind])).has_value();
       starts[kind] = at + 1;
     }
     if (end) break;
@@ -128,8 +95,8 @@ char CsvReader::named_separator() {
 // A word above a number or a date, or a line without any number: the labels of examples are words, too.
 bool CsvReader::looks_like_header(const CsvLine& first) {
   const auto is_number = [&](const std::string& field) {
-    return number(field) || days_of(field, DateOrder::year_first) || days_of(field, DateOrder::day_first) ||
-           days_of(field, DateOrder::month_first);
+    return number(field) || amount(field) || days_of(field, DateOrder::year_first) ||
+           days_of(field, DateOrder::day_first) || days_of(field, DateOrder::month_first);
   };
   const auto is_word = [&](const std::string& field) { return !is_missing(field) && !is_number(field); };
   CsvLine second;
@@ -144,19 +111,28 @@ bool CsvReader::looks_like_header(const CsvLine& first) {
   return words && !numbers;
 }
 
-// Between other separators a comma may be a decimal one: if it makes numbers and no number has a point. With comma
-// separators a field such as "1,234" is in quotes, and is rather a thousand.
+// A comma is the decimal mark if numbers need it to be (1.234,50) and none needs a point to be (1.5). Between other
+// separators than commas it is, too, if commas make numbers and no number has a point. Between commas a field such as
+// "1,234" is rather a thousand.
 char CsvReader::find_decimal() {
-  if (separator_ == ',' || text_.find(',') == text_.npos) return '.';
-  bool commas = false, points = false;
-  for (CsvLine line; !points && read(line);) {
+  const bool between_commas = separator_ == ',';
+  if (text_.find(between_commas ? '"' : ',') == text_.npos) return '.';
+  bool commas = false, points = false, comma_needed = false, point_needed = false;
+  for (CsvLine line; !point_needed && read(line);) {
     for (const std::string& field : line.fields) {
-      commas |= has_decimal_comma(field);
-      points |= field.find('.') != field.npos && parsed(field);
+      const bool has_point = field.find('.') != field.npos;
+      if (!has_point && field.find(',') == field.npos) continue;
+      const std::optional<Amount> with_comma = amount_of(field, ','), with_point = amount_of(field, '.');
+      const bool is_point_number = has_point && (plain_number(field) || with_point);
+      comma_needed |= with_comma && with_comma->decimal == ',';
+      commas |= decimal_comma_number(field) || (with_comma && !with_point);
+      points |= is_point_number && (plain_number(field) || !with_comma);
+      point_needed |= (with_point && with_point->decimal == '.') || (is_point_number && !with_comma);
     }
   }
   rewind();
-  return commas && !points ? ',' : '.';
+  if (point_needed) return '.';
+  return comma_needed || (commas && !points && !between_commas) ? ',' : '.';
 }
 
 void CsvReader::rewind() {
@@ -177,14 +153,19 @@ bool CsvReader::next(CsvLine& line) {
 bool CsvReader::is_missing(std::string_view field) const {
   if (std::find(options_.missing.begin(), options_.missing.end(), field) != options_.missing.end()) return true;
   if (field.find_first_of("nN") > 1) return false;
-  const std::optional<double> value = parsed(field);  // NAN, -nan, nan(ind)
+  const std::optional<double> value = plain_number(field);  // NAN, -nan, nan(ind)
   return value && std::isnan(*value);
 }
 
 std::optional<double> CsvReader::number(std::string_view field) const {
   if (is_missing(field)) return {};
-  if (decimal_ == '.') return parsed(field);
-  return field.find('.') == field.npos ? parsed(with_point(field)) : std::nullopt;
+  if (decimal_ == '.') return plain_number(field);
+  if (field.find(',') != field.npos) return decimal_comma_number(field);
+  return field.find('.') == field.npos ? plain_number(field) : std::nullopt;
+}
+
+std::optional<Amount> CsvReader::amount(std::string_view field) const {
+  return is_missing(field) || number(field) ? std::nullopt : amount_of(field, decimal_);
 }
 
 std::string CsvReader::place(const CsvLine& line, std::size_t column) const {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/written_numbers.h"
 #include "ebb/data/readers.h"
 #include "io/text_file.h"
 
@@ -35,6 +36,7 @@ class CsvReader {
 
   bool is_missing(std::string_view field) const;
   std::optional<double> number(std::string_view field) const;  // empty if it is missing or not a number
+  std::optional<Amount> amount(std::string_view field) const;  // empty also if it is a plain number
   // "people.csv: line 3, column 2 (height)": the beginning of every error message.
   std::string place(const CsvLine& line, std::size_t column) const;
 
@@ -59,8 +61,5 @@ class CsvReader {
   std::size_t at_ = 0, start_ = 0;
   std::int64_t number_ = 1, start_number_ = 1;
 };
-
-// A number with a decimal comma: 3,14 or -1,5e-3.
-bool has_decimal_comma(std::string_view field);
 
 }  // namespace ebb

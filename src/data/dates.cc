@@ -61,8 +61,16 @@ std::optional<int> read_month(Rest& rest, bool& named) {
   return {};
 }
 
+// Four digits, or two for 1969 to 2068.
+std::optional<int> read_year(Rest& rest, bool may_be_short) {
+  if (const std::optional<int> year = rest.digits(4, 4)) return year;
+  const std::optional<int> year = may_be_short ? rest.digits(2, 2) : std::nullopt;
+  return year ? std::optional(*year + (*year < 69 ? 2000 : 1900)) : std::nullopt;
+}
+
 // Three parts with the same separator. Points put days first, dashes and slashes allow any order; next to the name of a
-// month there may be blanks, and a comma before the year: 31-May-2024, 31 May 2024, May 31, 2024.
+// month there may be blanks, and a comma before the year: 31-May-2024, 31 May 2024, May 31, 2024. The last part may be
+// a year of two digits where it cannot be a day: 31.5.24, 5/31/24, 31-May-24.
 std::optional<Date> read_date(Rest& rest, DateOrder order) {
   Date date{};
   bool named = false;
@@ -77,6 +85,7 @@ std::optional<Date> read_date(Rest& rest, DateOrder order) {
     into = value.value_or(0);
     return value.has_value();
   };
+  const auto last_is_year = [&] { return mark == '/' || mark == '.' || (mark == '-' && named); };
   bool all = false;
   switch (order) {
     case DateOrder::year_first:
@@ -85,11 +94,11 @@ std::optional<Date> read_date(Rest& rest, DateOrder order) {
       break;
     case DateOrder::day_first:
       all = take(date.day, rest.digits(1, 2)) && take_mark(false) && take(date.month, read_month(rest, named)) &&
-            take_mark(true) && take(date.year, rest.digits(4, 4));
+            take_mark(true) && take(date.year, read_year(rest, last_is_year()));
       break;
     case DateOrder::month_first:
       all = take(date.month, read_month(rest, named)) && take_mark(false) && take(date.day, rest.digits(1, 2)) &&
-            take_mark(true) && take(date.year, rest.digits(4, 4));
+            take_mark(true) && take(date.year, read_year(rest, last_is_year()));
       break;
     case DateOrder::none:
       break;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <zlib.h>
@@ -7,6 +8,7 @@
 #include <thread>
 
 #include "data/dates.h"
+#include "data/written_numbers.h"
 #include "ebb/ebb.h"
 #include "expect_error.h"
 #include "io/text_file.h"
@@ -186,6 +188,61 @@ TEST(Csv, DecimalCommasAreFoundBetweenOtherSeparators) {
   EXPECT_THROW_MESSAGE(numbers("a;b\n1;2\n", {.decimal = '!'}), "decimal must be '.' or ',', got '!'");
 }
 
+TEST(Csv, AmountsAreNumbersWithThousandsUnitsOrParentheses) {
+  const auto value = [](std::string_view field, char decimal = '.') {
+    const std::optional<Amount> amount = amount_of(field, decimal);
+    return amount ? fmt::format("{} {}", amount->value, amount->unit) : "none";
+  };
+  for (const char* field : {"1,234.5", "1 234.5", "1\u00A0234.5", "1\u202F234.5", "1'234.5", "1’234.5"}) {
+    EXPECT_EQ(value(field), "1234.5 ") << field;
+  }
+  EXPECT_EQ(value("1.234,5"), "1234.5 ");  // both marks: the last one is the decimal one, in any file
+  EXPECT_EQ(value("1,234.5", ','), "1234.5 ");
+  EXPECT_EQ(value("1,234"), "1234 ");
+  EXPECT_EQ(value("1.234", ','), "1234 ");
+  EXPECT_EQ(value("12,345,678"), "12345678 ");
+  for (const char* field : {"$1,234.50", "$ 1,234.50", "1,234.50$", "1,234.50 $"}) EXPECT_EQ(value(field), "1234.5 $");
+  EXPECT_EQ(value("5,50 €", ','), "5.5 €");
+  EXPECT_EQ(value("EUR 7"), "7 EUR");
+  for (const char* field : {"-12.5 %", "-12.5%", "−12.5\u00A0%", "(12.5%)", "%-12.5"})
+    EXPECT_EQ(value(field), "-12.5 %");
+  EXPECT_EQ(value("(1,234)"), "-1234 ");
+  EXPECT_EQ(value("−3"), "-3 ");
+  EXPECT_EQ(value(".5%"), "0.5 %");
+  for (const char* plain : {"1", "-1.5", "+2", "1e5", "", ".", "-"}) EXPECT_EQ(value(plain), "none") << plain;
+  for (const char* word :
+       {"1,23", "1,2345", "0,123", "012 345",     "1,234,56",  "1,234 567", "1234,567", ",123",  "$",
+        "%",    "5 kg",   "$5%",   "5$ %",        "1.2.3",     "$1,23",     "(-5)",     "((5))", "12 % of",
+        "1 2",  "--5%",   "$--5",  "192.168.1.1", "1.234,5,6", "EURO 5",    "1e3%",     "0x10 %"}) {
+    EXPECT_EQ(value(word), "none") << word;
+  }
+  EXPECT_EQ(value("5,50 €"), "none");
+}
+
+TEST(Csv, ColumnsOfAmountsInOneUnitAreNumbers) {
+  const ScratchFolder folder;
+  const std::string path = folder / "a.csv";
+  const auto numbers = [&](const std::string& text) {
+    write_whole(path, text);
+    return read_csv(path, {.dtype = DType::f64}).values.to_vector();
+  };
+  EXPECT_EQ(numbers("a,b\n\"1,234\",12 %\n987,0\n\"(5,000)\",3.5 %\n"),
+            (std::vector<double>{1234, 12, 987, 0, -5000, 3.5}));
+  EXPECT_EQ(numbers("\"$1,234.50\",1\n$2,2\n"), (std::vector<double>{1234.5, 1, 2, 2}));  // and is no header
+  EXPECT_EQ(numbers("a;b\n1.234,50 €;1,5\n7 €;2\n"), (std::vector<double>{1234.5, 1.5, 7, 2}));
+  EXPECT_EQ(numbers("a;b\n1.234,50;1\n1.000;2\n999,50;3\n"), (std::vector<double>{1234.5, 1, 1000, 2, 999.5, 3}));
+  EXPECT_EQ(numbers("a,b\n\"1.234,50\",1\n\"999,50\",2\n"), (std::vector<double>{1234.5, 1, 999.5, 2}));
+  EXPECT_EQ(numbers("a;b\n5,50 €;1\n7 €;2\n"), (std::vector<double>{5.5, 1, 7, 2}));
+  EXPECT_EQ(numbers("a;b\n1,234.50;1\n1.5;2\n"), (std::vector<double>{1234.5, 1, 1.5, 2}));
+  EXPECT_THROW_MESSAGE(numbers("a,b\n12 %,1\n0.5,2\n"),
+                       "line 2, column 1 (a): '12 %' is not a number without a unit, as '0.5' is");
+  EXPECT_THROW_MESSAGE(numbers("a,b\n$5,1\n$6,2\n€7,3\n"), "line 4, column 1 (a): '€7' is not a number like '$5'");
+  EXPECT_THROW_MESSAGE(numbers("a,b\n\"1,234\",1\n\"2,345\",2\nmany,3\n"),
+                       "line 4, column 1 (a): 'many' is not a number like '1,234'");
+  write_whole(path, "size,n\nS,1\nM,2\nL,3\n$5,4\n");  // words all the same
+  EXPECT_EQ(read_csv(path).names, (std::vector<std::string>{"size=$5", "size=L", "size=M", "size=S", "n"}));
+}
+
 TEST(Csv, GzippedAndThroughAPipe) {
   const ScratchFolder folder;
   const std::string path = folder / "a.csv", pipe = folder / "pipe";
@@ -227,6 +284,16 @@ TEST(Csv, DatesOfEveryOrder) {
     EXPECT_FALSE(days_of(named, day_first)) << named;
   }
   EXPECT_EQ(days_of("2024-Feb-29", year_first), 19782);
+  for (const char* brief : {"29.2.24", "29/02/24", "29-Feb-24", "29/Feb/24 00:00"}) {
+    EXPECT_EQ(days_of(brief, day_first), 19782) << brief;
+  }
+  EXPECT_EQ(days_of("2/29/24 6:00 PM", month_first), 19782.75);
+  EXPECT_EQ(days_of("1/1/70", month_first), 0);
+  EXPECT_EQ(days_of("12/31/69", month_first), -1);
+  EXPECT_EQ(days_of("1/1/68", month_first), 35794);
+  for (const char* either : {"29-02-24", "24-02-29", "29 Feb 24", "29.2.9", "29/2/024"}) {
+    EXPECT_FALSE(days_of(either, day_first)) << either;
+  }
   EXPECT_EQ(days_of("2/29/2024 06:00 PM", month_first), 19782.75);
   EXPECT_EQ(days_of("2/29/2024, 6:00:00 pm", month_first), 19782.75);
   EXPECT_EQ(days_of("29 Feb 2024 12:00am", day_first), 19782);

@@ -47,6 +47,9 @@ echo "$words" | tr -s ' \n' ' ' | grep -q 'cannot be linked with -static' || { e
 echo "the program:"
 "$cmake" --install "$build" --prefix "$work/program" --component program >/dev/null
 "$work/program/bin/ebb" --version
+for page in man/man1/ebb.1 bash-completion/completions/ebb zsh/site-functions/_ebb fish/vendor_completions.d/ebb.fish; do
+  [ -s "$work/program/share/$page" ] || { echo "share/$page is missing"; exit 1; }
+done
 
 library=$(find "$work/shared/prefix" -name 'libebb.so.*.*.*')
 strip -o "$work/stripped.so" "$library"

@@ -86,7 +86,7 @@ TEST_F(LossWords, TermsAndWhatTheyCount) {
 }
 
 TEST_F(LossWords, WrongWordsAreWrongUsage) {
-  expect_complaint(loss("hubber_loss"), 2, "there is no 'hubber_loss'; did you mean 'huber_loss'?");
+  expect_complaint(loss("hubber_loss"), 2, "ebb: loss: there is no 'hubber_loss'; did you mean 'huber_loss'?");
   expect_complaint(loss("huber_loss", {"--option", "dalta=1"}), 2, "it has no option 'dalta'; it has delta, reduction");
   expect_complaint(loss("huber_loss", {"--option", "delta"}), 2, "--option takes NAME=VALUE, got 'delta'");
   expect_complaint(loss("huber_loss", {"--option", "delta=big"}), 2, "the option delta is a number, got 'big'");
@@ -96,7 +96,7 @@ TEST_F(LossWords, WrongWordsAreWrongUsage) {
   expect_complaint(loss("huber_loss", {"--var", p}), 2, "it has no input 'var'; it has input, target, weight");
   expect_complaint(loss("gaussian_nll_loss"), 2, "the input var is missing; give --var FILE.npy");
   expect_complaint(loss("mse_loss", {"--grad-weight", folder / "g.npy"}), 2, "needs that input; give --weight");
-  expect_complaint(run_ebb({"loss"}), 2, "name is required");
+  expect_complaint(run_ebb({"loss"}), 2, "loss is required");
 }
 
 TEST_F(LossWords, WrongFilesAreFailures) {

@@ -29,4 +29,9 @@ TEST(Program, SuggestsCommandsAndOptions) {
             "ebb: `ebb losses` has no option '--famly'; did you mean '--family'?\n");
   EXPECT_EQ(run_ebb({"ops", "--zzzzzzzz"}).err,
             "ebb: `ebb ops` has no option '--zzzzzzzz'; `ebb ops --help` lists them\n");
+  EXPECT_EQ(run_ebb({"predict", "--run", "runs/iris", "--dta", "new.csv"}).err,  // not: --data is required
+            "ebb: `ebb predict` has no option '--dta'; did you mean '--data'?\n");
+  EXPECT_EQ(run_ebb({"predict", "--run", "runs/iris"}).err, "ebb: --data is required\n");
+  EXPECT_EQ(run_ebb({"--verson"}).err, "ebb: `ebb` has no option '--verson'; did you mean '--version'?\n");
+  EXPECT_EQ(run_ebb({}).err, "ebb: a command is missing; `ebb --help` lists them\n");
 }

@@ -89,10 +89,41 @@ TEST_F(OddTables, DecimalCommasAreNumbers) {
       << both.err;
 }
 
-TEST_F(OddTables, ThousandsInQuotesAreWordsAndAreNamed) {
+TEST_F(OddTables, CommasInQuotesThatAreNotThousandsAreNamed) {
   const ProgramResult r =
-      train({"--data", file("a.csv", "x,k\n\"1,234\",a\n\"5,678\",b\n\"1,234\",a\n\"5,678\",b\n"), "--steps", "3"});
-  expect_note(r, "column 1 (x) holds words such as '1,234', which would be numbers without the comma");
+      train({"--data", file("a.csv", "x,k\n\"1,23\",a\n\"5,67\",b\n\"1,23\",a\n\"5,67\",b\n"), "--steps", "3"});
+  expect_note(r, "column 1 (x) holds words such as '1,23', which would be numbers without the comma");
+}
+
+TEST_F(OddTables, NumbersWithUnitsAndThousandsAreReadAndNamed) {
+  std::string text = "rent,share,price\n";
+  for (int i = 0; i < 200; ++i) {
+    text += fmt::format("\"{},{:03}\",{} %,\"${},{:03}.50\"\n", 1 + i % 9, i, i % 40, 1 + i % 9, i);
+  }
+  const ProgramResult r = train({"--data", file("a.csv", text), "--steps", "600"});
+  expect_note(r, "column 1 (rent) holds numbers such as '1,000', which is read as 1000");
+  expect_note(r, "column 2 (share) holds numbers such as '0 %', which is read as 0");
+  expect_note(r, "the target holds numbers such as '$1,000.50', which is read as 1000.5");
+  EXPECT_NE(r.out.find("Predicting price from 2 inputs: regression"), std::string::npos) << r.out;
+  EXPECT_GT(evaluate({})["r2"], 0.95);
+  // A network does not care how the numbers of another file are written, but for their unit.
+  EXPECT_EQ(predict(file("b.csv", "rent,share\n\"3,100\",20 %\n")), predict(file("c.csv", "share,rent\n20,3100\n")));
+  expect_complaint({"predict", "--run", run(), "--data", file("d.csv", "rent,share\n$5,20\n")},
+                   "d.csv: line 2, column 1 (rent): '$5' is not a number");
+  EXPECT_GT(evaluate({"--data", file("e.csv", "rent,share,price\n3100,20,\"$3,100.50\"\n8100,5,8100.5\n")})["r2"], 0.9);
+  const ProgramResult same = train({"--data", file("f.csv", "x,y,k\n5 %,1,a\n5 %,2,b\n5 %,3,a\n"), "--steps", "3"});
+  expect_note(same, "column 1 (x) is the same in every row and is left out");
+}
+
+TEST_F(OddTables, AWordAmongTheNumbersOfTheTargetIsNamed) {
+  std::string text = "x,price\n";
+  for (int i = 0; i < 60; ++i) text += fmt::format("{},{}\n", i, i == 40 ? "ask" : fmt::format("{}.5", i));
+  expect_refusal("a.csv", text,
+                 "line 42, column 2 (price): 'ask' is not a number like other values of the target; correct it, leave "
+                 "the row out, or choose --task classification");
+  expect_refusal("a.csv", text, "line 42, column 2 (price): 'ask' is not a number, as --task regression needs them",
+                 {"--task", "regression"});
+  train({"--data", scratch / "a.csv", "--task", "classification", "--steps", "3"});
 }
 
 TEST_F(OddTables, DatesAreDays) {
@@ -179,7 +210,7 @@ TEST_F(OddTables, NumbersThatDifferInLaterDigitsThanAreReadAreNamed) {
 
 TEST_F(OddTables, AFileWithoutAHeaderIsNamedAndOneColumnTellsWhatDividesThem) {
   expect_refusal("a.csv", "x y k\n1 2 a\n",
-                 "line 1, column 1: one column is the target, so there must be at least two, not 1; "
+                 "line 1, column 1: one column is the target, so there must be at least two, not 1 ('x y k'); "
                  "columns are divided by commas, semicolons, tabs or |");
   expect_note(train({"--data", file("DATA.CSV", flowers(60, ',', false)), "--steps", "3"}),
               "the first line is an example and no header, so columns go by their numbers");

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# make_deb.sh BUILD OUTPUT: a Debian package in the folder OUTPUT, from a build folder that was configured with the prefix /usr:
-# both libraries, headers, CMake's and pkg-config's files, the program with its manual page and completions. The program is
-# called ebb-grad there, as /usr/bin/ebb belongs to TeX Live (texlive-binaries).
+# make_deb.sh BUILD OUTPUT: a Debian package in the folder OUTPUT, from a build folder that was configured with the prefix /usr
+# and the program's name ebb-grad (/usr/bin/ebb belongs to texlive-binaries): both libraries, headers, CMake's and pkg-config's
+# files, the program with its manual page and completions.
 set -euo pipefail
 build=$(cd "$1" && pwd)
 mkdir -p "$2"
@@ -16,17 +16,14 @@ command=ebb-grad
 for component in development static shared program; do
   DESTDIR=$stage cmake --install "$build" --prefix /usr --component $component >/dev/null
 done
-mv "$stage/usr/bin/ebb" "$stage/usr/bin/$command"
 strip "$stage/usr/bin/$command" "$stage"/usr/lib/*/libebb.so.*.*.*
 strip --strip-debug "$stage"/usr/lib/*/libebb.a
 
-program=$build/tools/ebb/ebb
+program=$build/tools/ebb/$command
 share=$stage/usr/share
-mkdir -p "$share"/{man/man1,doc/ebb-grad,bash-completion/completions,zsh/vendor-completions,fish/vendor_completions.d}
-python3 -B "$here/man_page.py" "$program" $command | gzip -9n >"$share/man/man1/$command.1.gz"
-"$program" completion bash | sed "s/-F _ebb ebb\$/-F _ebb $command/" >"$share/bash-completion/completions/$command"
-"$program" completion zsh | sed "s/^#compdef ebb\$/#compdef $command/" >"$share/zsh/vendor-completions/_$command"
-"$program" completion fish | sed "s/^complete -c ebb /complete -c $command /" >"$share/fish/vendor_completions.d/$command.fish"
+mkdir -p "$share/doc/ebb-grad"
+gzip -9n "$share/man/man1/$command.1"
+mv "$share"/zsh/site-functions "$share"/zsh/vendor-completions  # where Debian's zsh looks
 gzip -9n <"$here/../../CHANGELOG.md" >"$share/doc/ebb-grad/changelog.gz"
 {
   echo 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/'

@@ -16,6 +16,11 @@ zcat "$root"/share/man/man1/ebb-grad.1.gz | man --warnings -l - >/dev/null 2>"$w
 [ ! -s "$work/warnings" ] || { echo "the manual page:"; cat "$work/warnings"; exit 1; }
 zcat "$root"/share/man/man1/ebb-grad.1.gz | MANWIDTH=150 man -l - | grep -q -- --validation-fraction
 bash -c ". $root/share/bash-completion/completions/ebb-grad && complete -p ebb-grad" >/dev/null
+for page in zsh/vendor-completions/_ebb-grad fish/vendor_completions.d/ebb-grad.fish doc/ebb-grad/copyright; do
+  [ -s "$root/share/$page" ] || { echo "$page is missing"; exit 1; }
+done
+others=$(find "$root" \( -name ebb -o -name ebb.1 -o -name _ebb -o -name ebb.fish \) -not -type d)
+[ -z "$others" ] || { echo "files with TeX Live's name: $others"; exit 1; }
 for shared in OFF ON; do
   cmake -S "$here/../../tests/install" -B "$work/$shared" -DCMAKE_PREFIX_PATH="$root" -DBUILD_SHARED_LIBS=$shared >/dev/null
   cmake --build "$work/$shared" >/dev/null

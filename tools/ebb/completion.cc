@@ -100,22 +100,23 @@ std::string cases_of(const Command& c, const char* values, const char* files) {
   return text;
 }
 
-std::string bash_script(const std::vector<Command>& commands) {
+// `name` is what the program is called.
+std::string bash_script(const std::string& name, const std::vector<Command>& commands) {
   const char* values = "COMPREPLY=($(compgen -W \"{}\" -- \"$current\"))";
   const char* files = "COMPREPLY=($(compgen -f -- \"$current\"))";
-  std::string text = "# Completion of ebb for bash: source <(ebb completion bash)\n_ebb() {\n";
+  std::string text = fmt::format("# Completion of {0} for bash: source <({0} completion bash)\n_ebb() {{\n", name);
   text += "  local current=\"${COMP_WORDS[COMP_CWORD]}\" previous=\"${COMP_WORDS[COMP_CWORD-1]}\"\n  COMPREPLY=()\n";
   text += fmt::format("  if [ \"$COMP_CWORD\" -le 1 ]; then {}; return; fi\n",
                       fmt::format(fmt::runtime(values), names_of(commands) + " --help --version"));
   text += "  case \"${COMP_WORDS[1]}\" in\n";
   for (const Command& c : commands) text += cases_of(c, values, files);
-  return text + "  esac\n}\ncomplete -o filenames -F _ebb ebb\n";
+  return text + "  esac\n}\ncomplete -o filenames -F _ebb " + name + "\n";
 }
 
-std::string zsh_script(const std::vector<Command>& commands) {
+std::string zsh_script(const std::string& name, const std::vector<Command>& commands) {
   const char* values = "compadd -- {}";
-  std::string text =
-      "#compdef ebb\n# Completion of ebb for zsh: ebb completion zsh > a folder of $fpath/_ebb\n_ebb() {\n";
+  std::string text = fmt::format(
+      "#compdef {0}\n# Completion of {0} for zsh: {0} completion zsh > a folder of $fpath/_{0}\n_ebb() {{\n", name);
   text += "  local current=\"$words[CURRENT]\" previous=\"$words[CURRENT-1]\"\n";
   text += fmt::format("  if (( CURRENT <= 2 )); then {}; return; fi\n",
                       fmt::format(fmt::runtime(values), names_of(commands) + " --help --version"));
@@ -133,13 +134,15 @@ std::string fish_quoted(const std::string& text) {
   return out + "'";
 }
 
-std::string fish_script(const std::vector<Command>& commands) {
-  std::string text = "# Completion of ebb for fish: ebb completion fish > ~/.config/fish/completions/ebb.fish\n";
-  text += "complete -c ebb -f\n";
+std::string fish_script(const std::string& name, const std::vector<Command>& commands) {
+  std::string text = fmt::format(
+      "# Completion of {0} for fish: {0} completion fish > ~/.config/fish/completions/{0}.fish\ncomplete -c {0} -f\n",
+      name);
   for (const Command& c : commands) {
-    text += fmt::format("complete -c ebb -n __fish_use_subcommand -a {} -d {}\n", c.name, fish_quoted(c.description));
+    text +=
+        fmt::format("complete -c {} -n __fish_use_subcommand -a {} -d {}\n", name, c.name, fish_quoted(c.description));
     for (const Word& w : c.words) {
-      std::string line = fmt::format("complete -c ebb -n '__fish_seen_subcommand_from {}'", c.name);
+      std::string line = fmt::format("complete -c {} -n '__fish_seen_subcommand_from {}'", name, c.name);
       for (const std::string& s : w.spellings) {
         line += s.starts_with("--") ? " -l " + s.substr(2) : " -s " + s.substr(1);
       }
@@ -158,12 +161,11 @@ void add_completion_command(CLI::App& app) {
   auto shell = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("completion", "Print a script that completes words in a shell");
   command->add_option("shell", *shell, "For this shell")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
-  command->footer("In bash: source <(ebb completion bash)");
+  command->footer("In bash: source <(" + app.get_name() + " completion bash)");
   command->callback([shell, &app] {
     const std::vector<Command> commands = commands_of(app);
-    fmt::print("{}", *shell == "bash"  ? bash_script(commands)
-                     : *shell == "zsh" ? zsh_script(commands)
-                                       : fish_script(commands));
+    const auto script = *shell == "bash" ? bash_script : *shell == "zsh" ? zsh_script : fish_script;
+    fmt::print("{}", script(app.get_name(), commands));
   });
 }
 

@@ -8,8 +8,9 @@
 
 namespace ebb::program {
 
+// CLI11 puts the argument's name, `loss`, before what is wrong with it, as the library does.
 CLI::Option* add_loss_name(CLI::App& command, std::string& name) {
-  return command.add_option("name", name, "A loss; `ebb losses` lists them")
+  return command.add_option("loss", name, "A loss; `ebb losses` lists them")
       ->type_name(kLossType)
       ->check(CLI::Validator(
           [](std::string& text) -> std::string {
@@ -17,7 +18,8 @@ CLI::Option* add_loss_name(CLI::App& command, std::string& name) {
               loss_info(text);
               return "";
             } catch (const Error& e) {
-              return e.what();
+              const std::string_view complaint = e.what();
+              return std::string(complaint.substr(complaint.starts_with("loss: ") ? 6 : 0));
             }
           },
           ""));

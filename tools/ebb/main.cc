@@ -62,6 +62,14 @@ std::string unexpected_word(const CLI::App& app) {
                      near.empty() ? fmt::format("; `{} --help` lists them", called) : near);
 }
 
+// A required word is missing, perhaps because it is misspelt.
+std::string missing_word(const CLI::App& app, const CLI::RequiredError& error) {
+  const auto parsed = app.get_subcommands();
+  const std::vector<std::string> extras = (parsed.empty() ? app : *parsed.front()).remaining();
+  if (!extras.empty() && extras.front().starts_with("--")) return unexpected_word(app);
+  return parsed.empty() ? fmt::format("a command is missing; `{} --help` lists them", app.get_name()) : error.what();
+}
+
 // A text of several lines would hide the one that matters. If several processes all reject a word, one of them reports
 // it; errors at run time are reported by the process they occur in.
 enum class Trouble { with_words, at_work };
@@ -98,10 +106,10 @@ int after_output(int code) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Losses, gradients and training from the command line.", "ebb"};
+  CLI::App app{"Losses, gradients and training from the command line.", EBB_PROGRAM_NAME};
   app.set_version_flag("--version", "ebb " EBB_VERSION);
   app.set_help_all_flag("--help-all", "The help of all commands");
-  app.footer("`ebb COMMAND --help` explains a command and shows examples.");
+  app.footer("`" EBB_PROGRAM_NAME " COMMAND --help` explains a command and shows examples.");
   add_commands(app);
   try {
     if (const std::string text = argc > 1 ? unknown_command(app, argv[1]) : ""; !text.empty()) {
@@ -112,6 +120,9 @@ int run(int argc, char** argv) {
     return kOk;
   } catch (const CLI::ExtrasError&) {
     complain(unexpected_word(app).c_str());
+    return kWrongUsage;
+  } catch (const CLI::RequiredError& e) {
+    complain(missing_word(app, e).c_str());
     return kWrongUsage;
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help and --version

@@ -97,7 +97,7 @@ void require_all_targets(CsvReader& reader, std::size_t target) {
 // Numbers of many values are measurements, numbers of few values classes: 0 to 9 are digits, 35.2 is a price.
 bool is_measured(const CsvSurvey& target) {
   const auto different = static_cast<std::int64_t>(target.labels.size());
-  return target.words == 0 && (!target.whole || different > 50 || (different > 20 && 20 * different > target.numbers));
+  return !target.whole || different > 50 || (different > 20 && 20 * different > target.numbers);
 }
 
 // Integers above this are rounded on reading.
@@ -110,6 +110,9 @@ void note_column(const CsvReader& reader, std::size_t at, const CsvSurvey& seen,
     const bool both = seen.month_first == seen.words && seen.day_first == seen.words;
     notes.push_back(fmt::format("{} holds dates, which are read as days since 1970{}", name,
                                 both ? "; days and months could be either way round, months are taken as first" : ""));
+  } else if (seen.has_amounts) {
+    notes.push_back(
+        fmt::format("{} holds numbers such as '{}', which is read as {}", name, seen.first_amount, seen.first_value));
   } else if (seen.decimal_commas == seen.words && seen.words > 0) {
     notes.push_back(
         fmt::format("{} holds words such as '{}', which would be numbers without the comma", name, seen.first_word));
@@ -191,9 +194,9 @@ TableSurvey survey_table(const std::string& path, const TableChoices& choices) {
   const std::vector<std::string>& names = reader.names();
   require(
       names.size() >= 2, Error::Kind::io,
-      "{}: line 1, column 1: one column is the target, so there must be at least two, not {}; columns are divided by "
+      "{}: line 1, column 1: one column is the target, so there must be at least two, not {}{}; columns are divided by "
       "commas, semicolons, tabs or |",
-      path, names.size());
+      path, names.size(), reader.has_header() ? fmt::format(" ('{}')", names[0]) : "");
   const std::size_t target =
       choices.target.empty() ? usual_target(reader) : find_column(reader, choices.target, "--target");
   std::set<std::size_t> ignored;
@@ -210,6 +213,7 @@ TableSurvey survey_table(const std::string& path, const TableChoices& choices) {
   survey.facts.width = static_cast<std::int64_t>(names.size());
   survey.facts.missing = choices.missing;
   survey.facts.target = {static_cast<std::int64_t>(target), names[target]};
+  survey.facts.target.unit = labels.has_amounts ? labels.unit : "";
   if (!reader.has_header())
     survey.notes.push_back("the first line is an example and no header, so columns go by their numbers");
   if (reader.decimal() == ',') survey.notes.push_back("numbers have decimal commas");
@@ -235,10 +239,16 @@ TableSurvey survey_table(const std::string& path, const TableChoices& choices) {
   require(labels.labels.size() > 1, Error::Kind::io,
           "{}: the target, {}, is '{}' in every row: there is nothing to learn; choose another --target", path,
           name_of(reader, target), *labels.labels.begin());
-  const bool measured = choices.task == "regression" || (choices.task == "auto" && is_measured(labels));
-  if (measured) {
-    require(labels.words == 0, Error::Kind::io, "{}: '{}' is not a number, as --task regression needs them",
-            labels.where, labels.first_word);
+  const bool many_numbers = labels.numbers + labels.amounts > labels.words - labels.amounts && is_measured(labels);
+  if (choices.task == "regression" || (choices.task == "auto" && many_numbers)) {
+    require(labels.words == 0, Error::Kind::io, "{}: '{}' is not a number{}", labels.where, labels.first_word,
+            choices.task == "regression" ? ", as --task regression needs them"
+                                         : " like other values of the target; correct it, leave the row out, or choose "
+                                           "--task classification");
+    if (labels.has_amounts) {
+      survey.notes.push_back(fmt::format("the target holds numbers such as '{}', which is read as {}",
+                                         labels.first_amount, labels.first_value));
+    }
     return survey;
   }
   require(labels.labels.size() <= kMostLabels, Error::Kind::io,
@@ -294,7 +304,7 @@ TableRows read_rows(const std::string& path, const TableFacts& facts, const std:
     const std::string& field = line.fields[places.target];
     require(!reader.is_missing(field), Error::Kind::io, "{}: the target is missing", reader.place(line, places.target));
     if (classes.empty()) {
-      const std::optional<double> value = reader.number(field);
+      const std::optional<double> value = number_of(reader, field, facts.target);
       require(value && std::isfinite(*value), Error::Kind::io, "{}: '{}' is not a finite number",
               reader.place(line, places.target), field);
       values.push_back(*value);
@@ -316,14 +326,19 @@ TableRows read_rows(const std::string& path, const TableFacts& facts, const std:
 }
 
 namespace {
-// As numbers in the file; 0, which old files do not have, is no date.
+// Dates as numbers in the file; 0, which old files do not have, is no date. They do not have a unit, either.
 json to_json(const CsvColumn& c) {
-  return {{"position", c.position}, {"name", c.name}, {"words", c.words}, {"dates", static_cast<int>(c.dates)}};
+  return {{"position", c.position},
+          {"name", c.name},
+          {"words", c.words},
+          {"dates", static_cast<int>(c.dates)},
+          {"unit", c.unit}};
 }
 CsvColumn column_from_json(const json& j) {
   const int dates = j.value("dates", 0);
   require(dates >= 0 && dates <= 3, Error::Kind::io, "there is no order of dates {}", dates);
-  return {j.at("position"), j.at("name"), j.at("words").get<std::vector<std::string>>(), static_cast<DateOrder>(dates)};
+  return {j.at("position"), j.at("name"), j.at("words").get<std::vector<std::string>>(), static_cast<DateOrder>(dates),
+          j.value("unit", "")};
 }
 }  // namespace
 

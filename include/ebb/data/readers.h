@@ -49,8 +49,8 @@ struct Table {
   Tensor values;                   // [rows, columns]
 };
 // A table of fields between commas, semicolons, tabs or `|`, plain or gzipped; fields may be "quoted", empty lines are
-// skipped. A column of words gives one column per word, 1 where it is the word; of more than 64 it is an Error. Dates
-// become days since 1970. In f32 numbers keep seven digits: read times as f64 and subtract their mean.
+// skipped. A column of words gives one column per word, 1 where it is the word; more than 64 are an Error. Dates become
+// days since 1970; $1,234.50, 12 % and (7) are numbers. f32 keeps seven digits: read times as f64, subtract their mean.
 Table read_csv(const std::string& path, const CsvOptions& options = {});
 
 }  // namespace ebb
