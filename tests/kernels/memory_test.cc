@@ -317,6 +317,25 @@ TEST(Reduce, RowsSideBySideHaveTheSameBits) {
   });
 }
 
+// Sums in f64 that no float reaches are infinite as results of rows, whichever way the target narrows them.
+TEST(Reduce, SumsOfRowsSideBySideOverflowToInfinity) {
+  on_every_target([](const TileKernels& k) {
+    constexpr std::size_t kRows = 21;
+    for (const std::size_t n : {4, 16, 40}) {
+      std::vector<float> a(n * kRows);
+      for (std::size_t i = 0; i < a.size(); ++i) a[i] = i % 3 == 0 ? 3e38f : i % 3 == 1 ? -3e38f : 1.0f;
+      std::vector<float> found(kRows);
+      k.reduce_beside(Op::sum, RegType::f32, DType::f32)(
+          nullptr, nullptr, a.data(), nullptr,
+          {.rows = kRows, .columns = n, .step_a = static_cast<std::ptrdiff_t>(kRows), .results = found.data()});
+      for (std::size_t r = 0; r < kRows; ++r) {
+        const float expected = r % 3 == 0 ? INFINITY : r % 3 == 1 ? -INFINITY : static_cast<float>(n);
+        ASSERT_EQ(found[r], expected) << k.target << " n " << n << " row " << r;
+      }
+    }
+  });
+}
+
 TEST(Reduce, RowsOfHalvesSideBySideAreThoseOfTheirNumbers) {
   on_every_target([](const TileKernels& k) {
     for (const std::size_t rows : {1, 3, 7, 16, 17, 45, 100}) {

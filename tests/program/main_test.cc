@@ -35,3 +35,20 @@ TEST(Program, SuggestsCommandsAndOptions) {
   EXPECT_EQ(run_ebb({"--verson"}).err, "ebb: `ebb` has no option '--verson'; did you mean '--version'?\n");
   EXPECT_EQ(run_ebb({}).err, "ebb: a command is missing; `ebb --help` lists them\n");
 }
+
+// CLI11 alone takes the largest number that there is.
+TEST(Program, RefusesNumbersBeyondTheirTypes) {
+  const std::vector<std::vector<std::string>> calls{{"train", "--seed", "99999999999999999999"},
+                                                    {"train", "--seed=18446744073709551616"},
+                                                    {"train", "--steps=9223372036854775808"},
+                                                    {"train", "--hidden=4,9223372036854775808"},
+                                                    {"train", "--eval-every=-9223372036854775809"}};
+  for (const std::vector<std::string>& words : calls) {
+    const ProgramResult r = run_ebb(words);
+    EXPECT_EQ(r.code, 2) << words[1];
+    EXPECT_NE(r.err.find(" is beyond "), std::string::npos) << r.err;
+    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+  }
+  EXPECT_EQ(run_ebb({"train", "--seed", "99999999999999999999"}).err,
+            "ebb: --seed: 99999999999999999999 is beyond 18446744073709551615\n");
+}

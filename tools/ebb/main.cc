@@ -6,11 +6,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <iostream>
+#include <limits>
 #include <string_view>
 #include <system_error>
 
@@ -27,6 +30,28 @@ void add_commands(CLI::App& app) {
   EBB_COMMANDS(EBB_ADD)
 #undef EBB_ADD
   app.require_subcommand(1);
+}
+
+// CLI11 takes the last number of a type for one beyond it.
+template <class Number>
+CLI::Validator fits_in() {
+  const auto complaint = [](std::string& value) -> std::string {
+    Number number{};
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc::result_out_of_range) return {};
+    using Limits = std::numeric_limits<Number>;
+    return fmt::format("{} is beyond {}", value, value.starts_with('-') ? Limits::min() : Limits::max());
+  };
+  return CLI::Validator(complaint, "");
+}
+void refuse_numbers_beyond_their_types(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
+    for (CLI::Option* option : command->get_options()) {
+      const std::string type = option->get_type_name();
+      if (type.starts_with("INT")) option->check(fits_in<std::int64_t>());
+      if (type.starts_with("UINT")) option->check(fits_in<std::uint64_t>());
+    }
+  }
 }
 
 std::string suggestion(const std::string& wrong, const std::vector<std::string>& names) {
@@ -111,6 +136,7 @@ int run(int argc, char** argv) {
   app.set_help_all_flag("--help-all", "The help of all commands");
   app.footer("`" EBB_PROGRAM_NAME " COMMAND --help` explains a command and shows examples.");
   add_commands(app);
+  refuse_numbers_beyond_their_types(app);
   try {
     if (const std::string text = argc > 1 ? unknown_command(app, argv[1]) : ""; !text.empty()) {
       complain(text.c_str());

@@ -163,23 +163,27 @@ struct SameType {
   static HWY_INLINE void store(D d, hn::Vec<D> v, T* p) { hn::StoreU(v, d, p); }
 };
 
+// f64 as as many f32, each rounded once. Highway's fallback turns an infinity into the largest float.
+template <class D>
+HWY_INLINE hn::Vec<D> rounded_to_floats(D d, hn::Vec<hn::Rebind<double, D>> v) {
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+  double wide[kLanes<D>];
+  float lanes[kLanes<D>];
+  hn::StoreU(v, hn::Rebind<double, D>(), wide);
+  for (std::size_t i = 0; i < kLanes<D>; ++i) lanes[i] = static_cast<float>(wide[i]);
+  return hn::LoadU(d, lanes);
+#else
+  return hn::DemoteTo(d, v);
+#endif
+}
+
 // f32 in memory, computed in f64: for functions where the doubled precision saves more than the doubled width costs.
 struct InDouble {
   using D = hn::ScalableTag<double>;
   using Memory = float;
   using Narrow = hn::Rebind<float, D>;
   static HWY_INLINE hn::Vec<D> load(D d, const float* p) { return hn::PromoteTo(d, hn::LoadU(Narrow(), p)); }
-  static HWY_INLINE void store(D d, hn::Vec<D> v, float* p) {
-#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
-    // Highway's fallback turns an infinity into the largest float.
-    double lane[kLanes<D>];
-    hn::StoreU(v, d, lane);
-    for (std::size_t i = 0; i < hn::Lanes(d); ++i) p[i] = static_cast<float>(lane[i]);
-#else
-    (void)d;
-    hn::StoreU(hn::DemoteTo(Narrow(), v), Narrow(), p);
-#endif
-  }
+  static HWY_INLINE void store(D, hn::Vec<D> v, float* p) { hn::StoreU(rounded_to_floats(Narrow(), v), Narrow(), p); }
 };
 
 // Expensive operations: one copy of the body. A tail is computed in a padded copy; a scalar operand is a short repeated

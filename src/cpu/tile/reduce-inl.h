@@ -171,12 +171,12 @@ struct Doubles {
     if constexpr (std::is_same_v<hn::TFromD<D>, double>) {
       return from[0];
     } else if constexpr (!kSplit) {
-      return hn::DemoteTo(D(), from[0]);
+      return rounded_to_floats(D(), from[0]);
     }
 #if HWY_TARGET != HWY_SCALAR
     else {
       const hn::Half<D> half;
-      return hn::Combine(D(), hn::DemoteTo(half, from[1]), hn::DemoteTo(half, from[0]));
+      return hn::Combine(D(), rounded_to_floats(half, from[1]), rounded_to_floats(half, from[0]));
     }
 #endif
   }
