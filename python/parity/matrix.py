@@ -9,9 +9,9 @@ or this program ends with 1. On the CPU, in two processes (gloo), compiled by to
     matrix.py --also PLACE ... --write PAGE       # and those in other places; a page of it
     matrix.py --keep FOLDER --write PAGE          # cells are kept there and not run again; the page has all that other Pythons kept, too
 
-A place is a folder (pip install --target FOLDER --no-deps) or the Python of another virtual environment, for versions whose own
-requirements are others, too. Compiled cells take most of the time and come last; --eager leaves them out, and --keep lets another
-call add them.
+A place is a folder (pip install --target FOLDER --no-deps) or the Python of another virtual environment, which transformers 4.57
+needs: its tokenizers, huggingface_hub and kernels are others. Compiled cells take most of the time and come last; --eager leaves
+them out, and --keep lets another call add them.
 """
 
 import argparse
