@@ -10,16 +10,17 @@ import ebb
 import ebb.nn as nn
 import ebb.nn.functional as F
 
-PROGRAMS = sorted((Path(__file__).parent / "ten_programs").glob("*.py"))
+FOLDER = Path(__file__).parent
+PROGRAMS, LATER = (sorted((FOLDER / name).glob("*.py")) for name in ("ten_programs", "three_programs"))
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("program", PROGRAMS + LATER, ids=lambda path: path.stem)
 def test_the_program_ends_well(program):
     runpy.run_path(str(program))
 
 
 def test_there_are_ten():
-    assert len(PROGRAMS) == 10
+    assert len(PROGRAMS) == 10 and len(LATER) == 3
 
 
 class Tied(nn.Module):
