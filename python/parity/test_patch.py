@@ -245,6 +245,22 @@ def test_hooks_on_the_head_take_part():
     require_same(found, step(ebb.torch.unpatch(model)))
 
 
+def test_hooks_registered_later_compile():
+    """As DeepSpeed's are: hooks cannot be moved while they are traced."""
+    def halve(module, args):
+        return (args[0] * 0.5,)
+
+    plain = make()
+    plain.lm_head.register_forward_pre_hook(halve)
+    model = ebb.torch.patch(make())
+    model.lm_head.register_forward_pre_hook(halve)
+    torch._dynamo.reset()
+    loss, gradients = step(plain)
+    expected = loss, {f"_orig_mod.{name}": gradient for name, gradient in gradients.items()}
+    require_same(step(torch.compile(model, backend="aot_eager")), expected)
+    require_fused(model, step(plain))
+
+
 def test_shifted_labels_alone_make_no_loss():
     """As sequence parallelism leaves it to its caller, who makes one of the logits."""
     plain = make()

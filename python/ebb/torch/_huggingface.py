@@ -121,13 +121,16 @@ def _keeps_gradients(head, linear):
         return False
 
 
+def _is_last(head):
+    hooks = head._forward_pre_hooks
+    return hooks[next(reversed(hooks))] is _defer
+
+
 def _hook_last(head):
     """Hooks that others registered since (tensor parallelism distributes hidden states in one) come first."""
     hooks = head._forward_pre_hooks
-    last = next(reversed(hooks))
-    if hooks[last] is not _defer:
-        for key in [key for key, hook in hooks.items() if hook is _defer]:
-            hooks.move_to_end(key)
+    for key in [key for key, hook in hooks.items() if hook is _defer]:
+        hooks.move_to_end(key)
 
 
 def _computes_loss_itself(kwargs):
@@ -166,8 +169,11 @@ def _patched(cls):
         if not _is_hooked(head):  # the first call, or the head is a new one
             _require_linear(cls.__name__, head)
             _hook(head)
-        _hook_last(head)
         compiling = torch.compiler.is_compiling()
+        if not _is_last(head):
+            if compiling:  # hooks cannot be moved while they are traced
+                return cls.forward(self, *args, **kwargs)
+            _hook_last(head)
         before, fused = getattr(here, "active", False), 0 if compiling else getattr(here, "fused", 0)
         rounds_before = getattr(here, "rounds", ())
         here.active, here.rounds = True, vars(self).get("_ebb_rounds", ())
