@@ -12,7 +12,7 @@ import threading
 import pytest
 import torch
 import transformers.masking_utils as masks
-from test_patch import make, require_same, step, tokens
+from patched_models import make, require_same, step, tokens
 
 import ebb.torch
 

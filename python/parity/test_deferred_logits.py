@@ -10,7 +10,7 @@ import weakref
 
 import pytest
 import torch
-from test_patch import fused, make, require_same, tokens
+from patched_models import fused, make, require_same, tokens
 
 import ebb.torch
 

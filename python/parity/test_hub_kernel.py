@@ -9,7 +9,7 @@ import sys
 
 import pytest
 import torch
-from test_patch import fused, make, require_fused, require_same, step, tokens
+from patched_models import fused, make, require_fused, require_same, step, tokens
 from transformers.loss.loss_utils import ForCausalLMLoss
 
 import ebb.torch

@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 import transformers
-from test_patch import fused, make, tokens
+from patched_models import fused, make, tokens
 
 import ebb.torch
 

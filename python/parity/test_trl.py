@@ -8,7 +8,7 @@ import sys
 
 import pytest
 import torch
-from test_patch import make, require_same, tokens
+from patched_models import make, require_same, tokens
 
 import ebb.torch
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from test_patch import ADAPTERS, adapted, fused, make, tokens
+from patched_models import ADAPTERS, adapted, fused, make, tokens
 
 import ebb.torch
 
