@@ -7,7 +7,7 @@
 A row is a function of breadth/table.py at sizes of one kind (breadth/sizes.py: round, odd, extreme) that are drawn from the
 seed, in f32 or bf16. Both get the same inputs and cotangents; results are compared first. Ebb's function is compiled
 (`ebb.compile`) where it can be. Contenders take turns, a time is the median over the rounds, and a row's ratio is
-PyTorch's time over Ebb's: below 1, Ebb is behind. Rows come in random order, so that a run which the budget ends is a sample.
+PyTorch's time over Ebb's: below 1, Ebb is behind. Where results differ, PyTorch's of f64 say who is off. Rows come in random order, so that a run which the budget ends is a sample.
 """
 
 import argparse
@@ -136,7 +136,12 @@ class Comparison:
                 off = None
                 result["not_compared"] = self.first_line(error)
             if off is None or not off <= TOLERANCE[dtype]:
-                result["differs"] = off
+                exact = self.in_f64(function, tensors, wanted, cotangents) if off is not None else None
+                ours_off, theirs_off = (difference(r, exact) if exact else off for r in ([torch.from_dlpack(t) for t in found], expected))
+                if ours_off is not None and ours_off <= TOLERANCE[dtype]:
+                    result["peer_off"] = theirs_off
+                else:
+                    result["differs"] = off
         del found, expected, values
         contenders = {"ebb": ours, "torch": theirs}
         self.machine.synchronize()
@@ -153,6 +158,16 @@ class Comparison:
         result.update({f"{name}_s": t["median_s"] for name, t in times.items()})
         result["ratio"] = result["torch_s"] / result["ebb_s"]
         return result
+
+    def in_f64(self, function, tensors, wanted, cotangents):
+        """PyTorch's results for the same inputs in f64: they say who is off. None where it has none."""
+        def wide(t):
+            return t.detach().to(self.torch.float64).requires_grad_(t.requires_grad) if t.is_floating_point() else t
+
+        try:
+            return self.Torch.call(function, [wide(t) for t in tensors], wanted, [wide(g) for g in cotangents])()
+        except Exception:
+            return None
 
     def ready(self, row, names, drawn, inputs, wanted, cotangents, result):
         """A call that works, and its result."""

@@ -3,6 +3,7 @@
 """Training steps of a ResNet-20 and a small GPT under budgets of memory: peak, processor time, and whether the bits are the same.
 
     bench/memory_budget.py [--rounds 7]
+    bench/memory_budget.py --device cuda --gpt2     GPT-2 124M in bf16 instead, of 8 x 1,024 tokens; wall time there
 """
 
 import argparse
@@ -48,15 +49,15 @@ def resnet(width=16, blocks=3, batch=64):
     return loss, params
 
 
-def gpt(layers=4, d=128, heads=4, batch=8, length=128, classes=512):
+def gpt(layers=4, d=128, heads=4, batch=8, length=128, classes=512, dtype="f32"):
     params = []
 
     def weight(*shape):
-        params.append(ebb.randn(shape) * 0.05)
+        params.append(ebb.cast(ebb.randn(shape) * 0.05, dtype))
         return len(params) - 1
 
     def norm():
-        params.extend([ebb.ones((d,)), ebb.zeros((d,))])
+        params.extend([ebb.ones((d,), dtype), ebb.zeros((d,), dtype)])
         return len(params) - 2
 
     words, places = weight(classes, d), weight(length, d)
@@ -87,10 +88,19 @@ def gpt(layers=4, d=128, heads=4, batch=8, length=128, classes=512):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--gpt2", action="store_true", help="GPT-2 124M in bf16 instead of the two small networks")
+    parser.add_argument("--percent", default="100,90,80,70,60,50", help="budgets, of the peak without one")
     o = parser.parse_args()
     ebb.manual_seed(1)
-    print(f"{'':<10}{'budget':>8}{'MiB':>8}{'peak / budget':>16}{'time':>8}  bits")
-    for name, make in (("ResNet-20", resnet), ("GPT", gpt)):
+    ebb.set_default_device(o.device)
+    on_gpu = o.device != "cpu"
+    clock = time.perf_counter if on_gpu else time.process_time
+    networks = {"ResNet-20": resnet, "GPT": gpt}
+    if o.gpt2:
+        networks = {"GPT-2": lambda: gpt(layers=12, d=768, heads=12, length=1024, classes=50257, dtype="bf16")}
+    print(f"{'':<10}{'budget':>8}{'MiB':>8}{'peak / budget':>16}{'ms':>8}{'time':>8}  bits")
+    for name, make in networks.items():
         loss, params = make()
         step = ebb.value_and_grad(loss)
 
@@ -98,17 +108,20 @@ def main():
             taken = []
             for _ in range(rounds):
                 value = grads = None
-                start = time.process_time()
+                start = clock()
                 value, grads = step(params)
                 ebb.eval(value, *grads)
-                taken.append(time.process_time() - start)
-            return min(taken), [np.array(t.numpy()) for t in (value, *grads)]
+                if on_gpu:
+                    ebb.cuda.synchronize(o.device)
+                taken.append(clock() - start)
+            return min(taken), [np.array(ebb.cast(t, "f32").cpu().numpy()) for t in (value, *grads)]
 
         measure(1)
         ebb.reset_peak_memory()
         alone, expected = measure(o.rounds)
         peak = ebb.memory_stats()["peak"]
-        for percent in (100, 90, 80, 70, 60, 50):
+        print(f"{name:<10}{'none':>8}{peak / 2**20:>8.1f}{'':>16}{alone * 1e3:>8.1f}", flush=True)
+        for percent in map(int, o.percent.split(",")):
             budget = peak * percent // 100
             with ebb.memory_budget(budget):
                 measure(1)
@@ -116,7 +129,7 @@ def main():
                 taken, found = measure(o.rounds)
                 most = ebb.memory_stats()["peak"]
             bits = "same" if all(np.array_equal(a, b) for a, b in zip(expected, found)) else "other"
-            print(f"{name:<10}{percent:>6} %{budget / 2**20:>8.1f}{most / budget:>16.2f}{taken / alone:>8.2f}  {bits}", flush=True)
+            print(f"{name:<10}{percent:>6} %{budget / 2**20:>8.1f}{most / budget:>16.2f}{taken * 1e3:>8.1f}{taken / alone:>8.2f}  {bits}", flush=True)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,8 @@ def outcome(result):
     if "without" in result:
         return result["without"]
     times = f"{result['ratio']:.2f}  ({time_text(result['ebb_s'])}, PyTorch {time_text(result['torch_s'])})"
+    if "peer_off" in result:
+        times += f"  PyTorch is off by {result['peer_off']:.2g}"
     return times + ("" if "differs" not in result else f"  results differ by {result['differs']}")
 
 
@@ -54,7 +56,7 @@ def summary(results, planned):
                                               for v, r in parts.items()))
     behind = sorted({r["name"] for r in rows if is_behind(r)}, key=lambda name: worst(rows, name))
     lines.append("below 1.0, the worst first: " + ", ".join(f"{name} {worst(rows, name):.2f}" for name in behind))
-    for title, key in (("failed", "failed"), ("results differ", "differs"), ("without PyTorch", "without")):
+    for title, key in (("failed", "failed"), ("results differ", "differs"), ("PyTorch's results are off", "peer_off"), ("without PyTorch", "without")):
         found = [r for r in results if key in r]
         if found:
             lines.append(f"{title}: {len(found)} rows: " + ", ".join(sorted({f"{r['name']} {r['dtype']}" for r in found})))

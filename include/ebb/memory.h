@@ -6,6 +6,8 @@
 
 namespace ebb {
 
+// The functions below mean the default device unless they name one.
+
 // Statistics of the pool that a device's tensor memory comes from, in bytes.
 struct MemoryStats {
   std::size_t live = 0;    // handed out now
@@ -13,17 +15,18 @@ struct MemoryStats {
   std::size_t cached = 0;  // kept for reuse
   std::size_t limit = 0;   // 0: none
 };
-MemoryStats memory_stats(Device device = {});
-void reset_peak_memory(Device device = {});
-void set_memory_limit(std::size_t bytes, Device device = {});  // exceeding it is an Error(memory); 0 lifts the limit
-void release_cached_memory(Device device = {});
+MemoryStats memory_stats(Device device = default_device());
+void reset_peak_memory(Device device = default_device());
+void set_memory_limit(std::size_t bytes,
+                      Device device = default_device());  // exceeding it is an Error(memory); 0 lifts the limit
+void release_cached_memory(Device device = default_device());
 
 // How much memory a computation should take on a device, its inputs and results included (0: as much as is fast, the
 // default). Computations that would take more are planned otherwise: large products and what is made of them row by
 // row in shorter strips, and made again where that saves memory (docs/strips.md). Error(memory) where even that does
 // not suffice. For computations that are planned from now on, in all threads.
-void set_memory_budget(std::size_t bytes, Device device = {});
-std::size_t memory_budget(Device device = {});
+void set_memory_budget(std::size_t bytes, Device device = default_device());
+std::size_t memory_budget(Device device = default_device());
 
 // How many threads computations may use (default: the processors of this process); up to 256 share one loop. Results
 // are bit-identical for any number.

@@ -20,13 +20,15 @@ def _bytes(size):
 
 
 @contextlib.contextmanager
-def memory_budget(size, device="cpu"):
+def memory_budget(size, device=None):
     """How much memory a computation should take within the scope, its inputs and results included.
 
     size: bytes, or a text such as "6 GiB" or "500 MB". Computations that would take more are planned otherwise: large
     products, and what is made of them row by row, in shorter strips. MemoryError where even that does not suffice. It
     holds for all threads.
+    device: whose memory; that of the default device unless given.
     """
+    device = _core.default_device() if device is None else device
     before = _core._memory_budget(device)
     _core.set_memory_budget(_bytes(size), device)
     try:

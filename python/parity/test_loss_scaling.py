@@ -9,7 +9,7 @@ import sys
 
 import pytest
 import torch
-from test_patch import fused, make, tokens
+from patched_models import fused, make, tokens
 
 import ebb.torch
 from ebb.torch._losses import wide_cross_entropy, wide_linear_cross_entropy

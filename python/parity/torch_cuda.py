@@ -14,6 +14,7 @@ import torch.nn.functional as F
 
 import ebb
 import ebb.torch
+from ebb.torch._losses import wide_linear_cross_entropy
 
 DEVICE = torch.device("cuda:0")
 CHECKS = []
@@ -431,6 +432,63 @@ def patched_language_model():
     close(results[0][0], results[1][0], 2e-6, "loss")
     close(results[0][1], results[1][1], 1e-4, "gradient of the head")
     return f"peak {peaks[0] / 2**20:.0f} MiB, unpatched {peaks[1] / 2**20:.0f} MiB"
+
+
+@check
+def f16_gradients_wait_for_their_factor():
+    """The mean over many rows makes gradients too small for f16 until a GradScaler's factor reaches them, the sum too large."""
+    rows, classes = 4096, 50
+    generator = torch.Generator(DEVICE).manual_seed(3)
+    x = torch.randn(rows, 16, generator=generator, device=DEVICE).half()
+    head = 0.01 * torch.randn(classes, 16, generator=generator, device=DEVICE).half()
+    target = torch.randint(0, 3, (rows,), generator=generator, device=DEVICE)
+    losses = {
+        "linear": lambda x, w, how: wide_linear_cross_entropy(x, w, target, reduction=how),
+        "formula": lambda x, w, how: ebb.torch.linear_loss(x, w, target, lambda log_probs: -log_probs, reduction=how),
+        "log_probs": lambda x, w, how: getattr(-ebb.torch.linear_log_probs(x, w, target), how)(),
+    }
+    for how, factor, size in (("mean", 4096.0, 1), ("sum", 1 / rows, 100)):
+        scaled = (x.abs() * 100).half() if size > 1 else x
+        wide = [t.double().requires_grad_() for t in (scaled, head)]
+        expected = torch.autograd.grad(factor * F.cross_entropy(wide[0] @ wide[1].T, target, reduction=how), wide)
+        for name, loss in losses.items():
+            for compiled in (False, True):
+                torch._dynamo.reset()
+                function = torch.compile(loss, backend="aot_eager") if compiled else loss
+                given = [t.clone().requires_grad_() for t in (scaled, head)]
+                found = torch.autograd.grad(factor * function(*given, how), given)
+                for ours, theirs in zip(found, expected):
+                    off = (ours.double() - theirs).abs().max().item()
+                    assert off <= 2e-3 * theirs.abs().max().item() + 2**-25, f"{name} {how} compiled={compiled}: {off:.3g}"
+
+
+@check
+def a_patched_model_trains_in_f16_with_a_scaler():
+    try:
+        import transformers
+    except ImportError:
+        return "transformers is not installed"
+    config = transformers.LlamaConfig(
+        vocab_size=5000, hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4
+    )
+    tokens = torch.randint(5000, (8, 200), device=DEVICE)
+    curves = []
+    for patched in (True, False):
+        torch.manual_seed(0)
+        model = transformers.LlamaForCausalLM(config).to(DEVICE).train()
+        if patched:
+            ebb.torch.patch(model)
+        optimizer, scaler, curve = torch.optim.AdamW(model.parameters(), 1e-3), torch.amp.GradScaler("cuda"), []
+        for _ in range(20):
+            with torch.autocast("cuda", torch.float16):
+                loss = model(input_ids=tokens, labels=tokens).loss
+            optimizer.zero_grad()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            curve.append(loss.detach().double())
+        curves.append(torch.stack(curve))
+    return f"largest difference of 20 losses {close(curves[0], curves[1], 5e-3, 'losses'):.2g}"
 
 
 # ---- exchange

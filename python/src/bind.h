@@ -40,6 +40,7 @@ nb::tuple tuple_of(const Tensors&... t) {
 
 nb::object item(const Tensor& x);      // a Python number
 Device device_from(nb::handle given);  // a name, an ebb.device, a torch.device
+inline Device device_or_default(nb::handle given) { return given.is_none() ? default_device() : device_from(given); }
 
 void bind_dtypes(nb::module_& m);
 void bind_tensor(const Api& api);

@@ -45,7 +45,7 @@ void bind_runtime(const Api& api) {
   m.def(
       "memory_stats",
       [](nb::handle device) {
-        const MemoryStats s = memory_stats(device_from(device));
+        const MemoryStats s = memory_stats(device_or_default(device));
         nb::dict d;
         d["live"] = s.live;
         d["peak"] = s.peak;
@@ -53,24 +53,28 @@ void bind_runtime(const Api& api) {
         d["limit"] = s.limit;
         return d;
       },
-      "device"_a = "cpu", "Bytes of a device's tensor memory: live, peak, cached for reuse, and the limit (0: none).");
+      "device"_a.none() = nb::none(),
+      "Bytes of a device's tensor memory (of the default device unless named): live, peak, cached for reuse, and the "
+      "limit (0: none).");
   m.def(
-      "reset_peak_memory", [](nb::handle device) { reset_peak_memory(device_from(device)); }, "device"_a = "cpu",
-      "Makes the peak of memory_stats what is live now.");
+      "reset_peak_memory", [](nb::handle device) { reset_peak_memory(device_or_default(device)); },
+      "device"_a.none() = nb::none(), "Makes the peak of memory_stats what is live now.");
   m.def(
-      "set_memory_limit", [](std::size_t bytes, nb::handle device) { set_memory_limit(bytes, device_from(device)); },
-      "bytes"_a, "device"_a = "cpu", "Exceeding the limit raises MemoryError; 0 lifts it.");
+      "set_memory_limit",
+      [](std::size_t bytes, nb::handle device) { set_memory_limit(bytes, device_or_default(device)); }, "bytes"_a,
+      "device"_a.none() = nb::none(), "Exceeding the limit raises MemoryError; 0 lifts it.");
   m.def(
-      "set_memory_budget", [](std::size_t bytes, nb::handle device) { set_memory_budget(bytes, device_from(device)); },
-      "bytes"_a, "device"_a = "cpu",
+      "set_memory_budget",
+      [](std::size_t bytes, nb::handle device) { set_memory_budget(bytes, device_or_default(device)); }, "bytes"_a,
+      "device"_a.none() = nb::none(),
       "How much memory a computation should take, inputs and results included: large products are computed in strips "
       "until it does. 0: as much as is fast.");
   m.def(
-      "_memory_budget", [](nb::handle device) { return memory_budget(device_from(device)); }, "device"_a = "cpu",
-      "The budget that set_memory_budget has set, in bytes; 0: none.");
+      "_memory_budget", [](nb::handle device) { return memory_budget(device_or_default(device)); },
+      "device"_a.none() = nb::none(), "The budget that set_memory_budget has set, in bytes; 0: none.");
   m.def(
-      "release_cached_memory", [](nb::handle device) { release_cached_memory(device_from(device)); },
-      "device"_a = "cpu", "Gives memory that is cached for reuse back to the system.");
+      "release_cached_memory", [](nb::handle device) { release_cached_memory(device_or_default(device)); },
+      "device"_a.none() = nb::none(), "Gives memory that is cached for reuse back to the system.");
   function(api, "set_num_threads", set_num_threads, "n"_a);
   function(api, "set_batch_invariant", set_batch_invariant, "on"_a);
   m.def("batch_invariant", batch_invariant, "Whether products of f32 on GPUs have the same bits in every batch.");

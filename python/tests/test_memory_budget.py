@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import ebb
+import second_device
 
 
 def loss(x, w, target):
@@ -49,3 +50,20 @@ def test_a_text_that_is_not_a_size_is_an_error():
     with pytest.raises(ValueError, match="'6 gibbons' is not a size"):
         with ebb.memory_budget("6 gibbons"):
             pass
+
+
+def test_memory_is_the_default_devices_unless_one_is_named(head):
+    elsewhere = second_device.find()
+    before = ebb.default_device()
+    ebb.set_default_device(elsewhere)
+    try:
+        assert ebb.memory_stats() == ebb.memory_stats(elsewhere)
+        live = ebb.memory_stats()["live"]
+        x = ebb.randn((1000, 1000))
+        ebb.eval(x)
+        assert ebb.memory_stats(elsewhere)["live"] >= live + 4_000_000
+        with ebb.memory_budget("3 MiB"):
+            assert (ebb._core._memory_budget(elsewhere), ebb._core._memory_budget("cpu")) == (3 * 2**20, 0)
+        assert ebb._core._memory_budget() == 0
+    finally:
+        ebb.set_default_device(before)
