@@ -62,7 +62,7 @@ Tensor at_arrays(const Tensor& x, const std::vector<IndexArray>& arrays) {
     const bool of_host = !arrays[k].index.node()->homeless && place_of(arrays[k].index) == Device{};
     Tensor i = cast(of_host ? arrays[k].index.to(place_of(x)) : arrays[k].index, DType::i64);
     if (!arrays[k].of_mask) {
-      i = check(i, logical_and(i >= -size, i < size), "index: it is outside the axis");
+      i = check_index(i, -size, size, "index");
       i = where(i < 0, i + size, i);
     }
     i = broadcast_to(i, shape);

@@ -141,9 +141,22 @@ def test_bad_indices_are_index_errors(index, message):
         ebb.tensor(A)[index].eval()
 
 
-def test_an_index_array_out_of_range_names_position_and_value():
-    with pytest.raises((IndexError, ValueError), match="7"):
-        ebb.tensor(A)[np.array([0, 7])].eval()
+@pytest.mark.parametrize(
+    "index, message",
+    [
+        ([0, 7], r"index\[1\] = 7 is outside \[-3, 3\)"),
+        (np.array([[1], [-4]]), r"index\[1\] = -4 is outside \[-3, 3\)"),
+        ((slice(None), np.array([3, 9, 0])), r"index\[1\] = 9 is outside \[-5, 5\)"),
+        ((np.array([[0, 1], [2, 1]]), np.array([0, 8])), r"index\[1\] = 8 is outside \[-5, 5\)"),
+        ((0, ebb.tensor(-6)), r"index = -6 is outside \[-5, 5\)"),
+    ],
+    ids=str,
+)
+def test_an_index_array_out_of_range_names_position_and_value(index, message):
+    with pytest.raises(IndexError, match=message):
+        ebb.tensor(np.arange(15.0).reshape(3, 5))[index].eval()
+    with pytest.raises(IndexError, match=r"index_put: index\[1\] = 3 is outside \[-3, 3\)"):
+        ebb.index_put(ebb.zeros((3,)), [ebb.tensor([0, 3])], ebb.ones((2,))).eval()
 
 
 def test_elements_cannot_be_assigned():

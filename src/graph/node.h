@@ -27,6 +27,7 @@ namespace ebb {
 //   gather, scatter_zero_add  i[1]: no two elements of a line of the index are equal
 //   searchsorted      i = {axis, right}: equal elements come before a value, too
 //   argsort           i = {axis, descending, first, count}: places [first, first + count), or all where count is 0
+//   check             i = {1, from, to}: of an index that lies in [from, to); zeros: of any other number
 //   output            i[0] = which output of its input     triangular_solve  i = {upper, transposed, unit diagonal}
 //   to_device         i = {kind, index}
 // Calls with further parameters (src/calls) have options of a type of their own.

@@ -191,7 +191,7 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Tens
   for (std::size_t k = 0; k < indices.size(); ++k) {
     const std::int64_t size = x.shape()[static_cast<int>(k)];
     Tensor at = cast(indices[k], DType::i64);
-    at = check(at, logical_and(at >= -size, at < size), "index_put: the index is outside the axis");
+    at = check_index(at, -size, size, "index_put: index");
     at = expand(where(at < 0, at + size, at), places);
     flat = flat.defined() ? flat * size + at : at;
     rows *= size;

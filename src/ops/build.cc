@@ -100,6 +100,13 @@ Tensor check(const Tensor& x, const Tensor& ok, const char* label) {
                    {operand(label, x, x.dtype(), shape), operand(label, ok, DType::bool_, shape)}, {}, label);
 }
 
+Tensor check_index(const Tensor& index, std::int64_t from, std::int64_t to, const char* label) {
+  Attrs attrs;
+  attrs.i = {1, from, to};
+  const Tensor ok = logical_and(index >= from, index < to);
+  return make_node(Op::check, index.dtype(), index.shape(), {index, ok}, attrs, label);
+}
+
 Tensor polygamma_of(const Tensor& n, const Tensor& x) {
   const DType dtype = common_dtype("polygamma", {n, as_real(x)});
   return elementwise_node(Op::polygamma, dtype, dtype, {n, x});

@@ -31,6 +31,8 @@ Tensor elementwise_node(Op op, DType dtype, DType operands, Terms terms);
 
 // x where ok; evaluating it is an Error with `label`, the position and the value where ok is false. Static text.
 Tensor check(const Tensor& x, const Tensor& ok, const char* label);
+// The same of an index that must lie in [from, to): an index error, as gather's is.
+Tensor check_index(const Tensor& index, std::int64_t from, std::int64_t to, const char* label);
 
 // polygamma with its order as a tensor of integers.
 Tensor polygamma_of(const Tensor& n, const Tensor& x);

@@ -237,6 +237,11 @@ class Lowering {
     i.dtype = x.dtype;
     i.level = level(p);
     i.label = x.label;
+    if (x.op == Op::check) {
+      i.of_index = x.attrs.i[0] != 0;
+      i.from = x.attrs.i[1];
+      i.to = x.attrs.i[2];
+    }
     std::array<std::int32_t, 3> a{-1, -1, -1};
     for (std::size_t k = 0; k < x.inputs.size(); ++k) a[k] = operand(x.inputs[k], p.map, i.level);
     const std::size_t main = x.op == Op::where ? 1 : 0;  // the operand whose type is computed in

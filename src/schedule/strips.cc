@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
-#include <set>
 #include <utility>
 
 #include "core/format_error.h"
@@ -187,19 +185,13 @@ class Strips {
       const std::int32_t below = elementwise(Op::lt, DType::bool_, shape, {index, uniform(static_cast<double>(size))});
       const std::int32_t inside = elementwise(Op::logical_and, DType::bool_, shape, {from, below});
       const std::int32_t checked = elementwise(Op::check, dtype, shape, {index, inside});
-      g_.values[checked].label = range_label(g_.values[v].label, size);
+      g_.values[checked].label = g_.values[v].label ? g_.values[v].label : "gather: index";
+      g_.values[checked].attrs.i = {1, 0, size};
       g_.values[v].inputs[1] = checked;
     }
     region.role.resize(g_.values.size(), Role::outside);
     region.rows.resize(g_.values.size());
     region.wide.resize(g_.values.size(), 0);
-  }
-  // Labels live as long as plans may.
-  static const char* range_label(const char* label, std::int64_t size) {
-    static std::mutex mutex;
-    static std::set<std::string> labels;
-    const std::lock_guard lock(mutex);
-    return labels.insert(fmt::format("{} must be in [0, {})", label ? label : "gather: index", size)).first->c_str();
   }
   std::int32_t elementwise(Op op, DType dtype, const Shape& shape, std::vector<std::int32_t> inputs) {
     Value made;

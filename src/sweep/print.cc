@@ -119,6 +119,15 @@ std::string position_text(const Program& p, std::size_t from, std::size_t to, st
   return fmt::format("[{}]", fmt::join(shown, ", "));
 }
 
+Error check_error(const Instr& check, const std::string& position, const std::string& number) {
+  const char* const label = check.label ? check.label : "check";
+  if (check.of_index)
+    return Error(Error::Kind::index,
+                 fmt::format("{}{} = {} is outside [{}, {})", label, position, number, check.from, check.to));
+  const std::string which = position.empty() ? "it" : "the element at " + position;
+  return Error(fmt::format("{}, but {} is {}", label, which, number));
+}
+
 void verify(const Program& p) {
   const auto n = static_cast<std::int32_t>(p.instrs.size());
   for (std::int32_t v = 0; v < n; ++v) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ebb/dtype.h"
+#include "ebb/error.h"
 #include "ebb/shape.h"
 #include "graph/op_table.h"
 
@@ -75,6 +76,8 @@ struct Instr {
   std::int16_t stage = 0;
   std::array<std::int32_t, 3> arg{-1, -1, -1};
   const char* label = nullptr;  // check, pick, place: for the error's text
+  bool of_index = false;        // check: of an index, which lies in [from, to)
+  std::int64_t from = 0, to = 0;
 };
 
 // A value that is written to memory, with the shape of its level.
@@ -109,6 +112,9 @@ void verify(const Program& program);
 // outermost dimension begins at `first`.
 std::string position_text(const Program& program, std::size_t from, std::size_t to, std::int64_t linear,
                           std::int64_t first);
+
+// The error of a failed check of the number at a position ("[2, 0]"; empty where it is the only one).
+Error check_error(const Instr& check, const std::string& position, const std::string& number);
 
 // The value bound to a slot when a sweep runs.
 struct Argument {

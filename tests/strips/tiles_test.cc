@@ -213,7 +213,8 @@ TEST(Tiles, ErrorsNameTheRowOfATarget) {
     all[0].item();
     FAIL();
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "cross_entropy: target must be in [0, 520), but the element at [171] is 523");
+    EXPECT_STREQ(e.what(), "cross_entropy: target[171] = 523 is outside [0, 520)");
+    EXPECT_EQ(e.kind(), Error::Kind::index);
   }
 }
 

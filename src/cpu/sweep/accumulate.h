@@ -152,13 +152,13 @@ inline void write_all(RegType t, void* p, const Accumulator* a, std::int64_t n) 
 // The first error in the data, by position.
 class Complaint {
  public:
-  void add(std::int64_t position, std::int32_t instr, const std::string& text, Error::Kind kind = Error::Kind::value) {
+  void add(std::int64_t position, std::int32_t instr, const Error& error) {
     std::lock_guard lock(mutex_);
     if (!text_.empty() && (position > position_ || (position == position_ && instr >= instr_))) return;
     position_ = position;
     instr_ = instr;
-    text_ = text;
-    kind_ = kind;
+    text_ = error.what();
+    kind_ = error.kind();
   }
   void raise() const {
     if (!text_.empty()) throw Error(kind_, text_);

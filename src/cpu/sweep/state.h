@@ -158,7 +158,7 @@ struct SweepRun {
       if (step.kind == Step::Kind::check) {
         const std::byte* mask = scalar(step.b);
         if (mask[0] == std::byte{0})
-          complaint.add(0, step.instr, std::string(i.label) + ", but it is " + number_text(i.type, scalar(step.a)));
+          complaint.add(0, step.instr, check_error(i, "", number_text(i.type, scalar(step.a))));
       }
     }
   }

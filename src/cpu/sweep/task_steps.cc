@@ -297,10 +297,11 @@ bool SweepTask::index_ok(const Step& step, std::int64_t i, std::int64_t index) {
   if (index >= 0 && index < s_.columns) return true;
   const Instr& instr = s_.program.instrs[step.instr];
   const std::size_t row_dims = s_.program.dims.size() - static_cast<std::size_t>(s_.program.row_dims);
-  r_.complaint.add(row_ + i, step.instr,
-                   fmt::format("{}{} = {} is outside [0, {})", instr.label ? instr.label : "gather: index",
-                               position_text(s_.program, 0, row_dims, row_ + i, r_.first_row), index, s_.columns),
-                   Error::Kind::index);
+  r_.complaint.add(
+      row_ + i, step.instr,
+      Error(Error::Kind::index,
+            fmt::format("{}{} = {} is outside [0, {})", instr.label ? instr.label : "gather: index",
+                        position_text(s_.program, 0, row_dims, row_ + i, r_.first_row), index, s_.columns)));
   return false;
 }
 
@@ -360,10 +361,9 @@ void SweepTask::check(const Step& step, std::int64_t from, std::int64_t n, bool 
     const void* number = of_row
                              ? static_cast<std::byte*>(pointers_[step.a]) + i * static_cast<std::int64_t>(size_of(type))
                              : at(step.a, from + i);
-    r_.complaint.add(
-        position, step.instr,
-        fmt::format("{}, but the element at {} is {}", s_.program.instrs[step.instr].label,
-                    position_text(s_.program, 0, dims, position, r_.first_row), number_text(type, number)));
+    const std::string where = position_text(s_.program, 0, dims, position, r_.first_row);
+    r_.complaint.add(position, step.instr,
+                     check_error(s_.program.instrs[step.instr], where, number_text(type, number)));
     if (!s_.upright() || of_rows) break;  // the first in the order of the tile
   }
   step.fn(at(step.dst, from), at(step.a, from), at(step.b, from), nullptr, static_cast<std::size_t>(n));

@@ -93,11 +93,9 @@ Error complaint(const Program& p, std::int32_t v, std::int64_t position, std::ui
   }
   const std::string number = is_real(i.type) ? fmt::format("{:g}", std::bit_cast<double>(bits))
                                              : fmt::format("{}", static_cast<std::int64_t>(bits));
-  const char* const label = i.label ? i.label : "check";
-  if (i.level == Level::scalar) return Error(Error::Kind::value, fmt::format("{}, but it is {}", label, number));
+  if (i.level == Level::scalar) return check_error(i, "", number);
   const std::size_t from = i.level == Level::column ? row_dims : 0, to = i.level == Level::row ? row_dims : dims;
-  return Error(Error::Kind::value, fmt::format("{}, but the element at {} is {}", label,
-                                               position_text(p, from, to, position, first_row), number));
+  return check_error(i, position_text(p, from, to, position, first_row), number);
 }
 
 }  // namespace ebb::cuda
