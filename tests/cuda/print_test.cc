@@ -127,19 +127,18 @@ TEST_F(PrintedSweeps, OfManyArraysAreTheOracle) {
   check(std::move(cases));
 }
 
+bool walks_down(const SweepCase& c) {
+  return std::any_of(c.plan.steps.begin(), c.plan.steps.end(), [](const PlanStep& step) {
+    return step.program && cuda::plan_kernel(*step.program).mapping == cuda::Mapping::down_rows;
+  });
+}
+
 // Operands that repeat in every row are loaded once by a thread that goes down several.
 std::vector<std::unique_ptr<SweepCase>> cases_of_repeated_operands() {
   std::vector<std::unique_ptr<SweepCase>> cases;
   const auto add = [&](const std::string& name, const std::vector<Tensor>& roots) {
     cases.push_back(make_case(name, roots));
-    const std::vector<PlanStep>& steps = cases.back()->plan.steps;
-    EXPECT_TRUE(std::any_of(steps.begin(), steps.end(),
-                            [](const PlanStep& step) {
-                              return step.program &&
-                                     cuda::plan_kernel(*step.program).mapping == cuda::Mapping::down_rows;
-                            }))
-        << name << "\n"
-        << print(cases.back()->plan);
+    EXPECT_TRUE(walks_down(*cases.back())) << name << "\n" << print(cases.back()->plan);
   };
   for (const DType dtype : {DType::bf16, DType::f16, DType::f32, DType::f64}) {
     const auto made = [&](const Shape& shape) { return cast(randn(shape), dtype).eval(); };
@@ -169,6 +168,36 @@ TEST_F(PrintedSweeps, DownRowsAreTheOracle) {
   cuda::GpuModel long_walks;
   long_walks.walking_threads = 1;
   check(cases_of_repeated_operands(), long_walks);
+}
+
+// Lines that lie apart are taken in packs, even where these do not divide them.
+TEST_F(PrintedSweeps, OfOddLinesAreTheOracle) {
+  std::vector<std::unique_ptr<SweepCase>> cases;
+  const auto add = [&](const std::string& name, bool down, const std::vector<Tensor>& roots) {
+    cases.push_back(make_case(name, roots));
+    EXPECT_EQ(walks_down(*cases.back()), down) << name << "\n" << print(cases.back()->plan);
+  };
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f32, DType::f64}) {
+    const auto made = [&](const Shape& shape) { return cast(randn(shape), dtype).eval(); };
+    const bool half = size_of(dtype) < 4;
+    for (const std::int64_t n : {65, 67, 100, 129, 130, 1001}) {
+      const std::int64_t room = (n + 7) / 8 * 8;
+      const std::string of = fmt::format("{} of {} {}", n, room, name(dtype));
+      const Tensor x = made({41, room}).slice(1, 0, n), y = made({41, room}).slice(1, 0, n), z = made({41, n});
+      add(of + ", and bytes", n % 8 != 0, {x * relu(y), cast(x <= 0, DType::u8)});
+      add(of + ", dense ones and places", n % (half ? 8 : 4) != 0,
+          {x + z + cast(reshape(arange(41 * n), {41, n}), dtype)});
+      add(of + " from an odd place", n % (half ? 8 : 4) != 0, {made({41, n + 3}).slice(1, 3, n + 3) * z});
+    }
+    add("lines of planes", true, {made({3, 5, 104}).slice(2, 0, 101) * made({3, 5, 101})});
+    add("too few lines", false, {made({7, 104}).slice(1, 0, 101) * made({7, 101})});
+    add("short lines", false, {made({41, 40}).slice(1, 0, 37) * 2});
+    add("columns that lie apart", false, {made({101, 40}).t() * made({40, 101})});
+    add("a sum of all", false, {sum(made({41, 104}).slice(1, 0, 101))});
+  }
+  const Tensor x = randn({33, 80}).eval().slice(1, 0, 77);
+  add("random numbers", true, {where(rand({33, 77}) < 0.5, x, 0)});
+  check(std::move(cases));
 }
 
 // More sums of segments than the text's own memory has room for.

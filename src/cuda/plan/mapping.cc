@@ -40,13 +40,23 @@ Mapping mapping_of(const Program& p, bool full) {
   return p.columns() <= kSegment ? Mapping::lanes_per_row : Mapping::block_per_row;
 }
 
-// The first dimension of the columns where operands repeat from row to row, in a sweep of elements that threads may
-// walk down; 0: none. Among several such operands, the one with the shortest rows counts.
+std::int64_t elements_before(const Program& p, int dimension) {
+  std::int64_t n = 1;
+  for (int d = 0; d < dimension; ++d) n *= p.dims[static_cast<std::size_t>(d)];
+  return n;
+}
+
+// Whether threads may walk down the columns of a sweep of elements.
+bool may_walk_down(const Program& p) {
+  if (has_kind(p, Kind::total) || p.rows() * p.columns() == 0) return false;
+  return std::none_of(p.outputs.begin(), p.outputs.end(), [&](const Output& o) {
+    return instr(p, o.value).level == Level::row;  // stored once for all columns
+  });
+}
+
+// The first dimension of the columns where operands repeat from row to row; 0: none. Among several such operands, the
+// one with the shortest rows counts.
 int columns_that_repeat(const Program& p, const GpuModel& model) {
-  if (has_kind(p, Kind::total)) return 0;
-  for (const Output& o : p.outputs) {
-    if (instr(p, o.value).level == Level::row) return 0;  // stored once for all columns
-  }
   int from = 0;
   for (const Operand& o : p.operands) {
     if (o.kind != Operand::Kind::memory || o.level != Level::full) continue;
@@ -55,9 +65,28 @@ int columns_that_repeat(const Program& p, const GpuModel& model) {
     while (first < static_cast<int>(p.dims.size()) && (o.strides[first] == 0 || size(first) == 1)) ++first;
     if (first < static_cast<int>(p.dims.size())) from = std::max(from, first);
   }
-  std::int64_t rows = 1;
-  for (int d = 0; d < from; ++d) rows *= p.dims[static_cast<std::size_t>(d)];
-  return rows < model.fewest_walked_rows || p.rows() * p.columns() == 0 ? 0 : from;
+  return elements_before(p, from) < model.fewest_walked_rows ? 0 : from;
+}
+
+// The first dimension of lines that do not follow each other in memory (rows with room behind them, slices) and that
+// packs do not divide; 0: none. Among all elements they would be taken one by one; as columns they are taken in packs,
+// the last of them shorter.
+int columns_of_odd_lines(const Program& p, const GpuModel& model) {
+  const Walk walk = make_walk(p, 0, static_cast<int>(p.dims.size()), "", "");
+  if (walk.sizes.size() < 2 || walk.sizes.back() < model.odd_columns) return 0;
+  bool wide = true, lines = true;
+  const auto look = [&](DType dtype, const Strides& strides) {
+    wide = wide && size_of(dtype) >= 4;
+    const std::int64_t inner = strides[walk.last.back()];
+    lines = lines && (inner == 0 || inner == 1);
+  };
+  for (const Operand& o : p.operands) {
+    if (o.kind == Operand::Kind::memory) look(o.dtype, o.strides);
+  }
+  for (const Output& o : p.outputs) look(o.dtype, o.strides);
+  if (!lines || walk.sizes.back() % (wide ? 4 : kLeaf) == 0) return 0;
+  const int from = walk.last[walk.last.size() - 2] + 1;
+  return elements_before(p, from) < model.fewest_walked_rows ? 0 : from;
 }
 
 // Words of a thread's registers for operands that repeat in every row.
@@ -270,9 +299,13 @@ void choose_mapping(const Program& p, const GpuModel& model, KernelPlan& plan) {
   const std::int64_t rows = p.rows(), columns = p.columns();
   plan.full = std::any_of(p.instrs.begin(), p.instrs.end(), [](const Instr& i) { return i.level == Level::full; });
   plan.mapping = mapping_of(p, plan.full);
-  const int repeats_from = plan.mapping == Mapping::elements && plan.full ? columns_that_repeat(p, model) : 0;
-  if (repeats_from > 0) plan.mapping = Mapping::down_rows;
-  const int columns_from = repeats_from > 0 ? repeats_from : row_dims;
+  int walked_from = 0;
+  if (plan.mapping == Mapping::elements && plan.full && may_walk_down(p)) {
+    walked_from = columns_that_repeat(p, model);
+    if (walked_from == 0) walked_from = columns_of_odd_lines(p, model);
+  }
+  if (walked_from > 0) plan.mapping = Mapping::down_rows;
+  const int columns_from = walked_from > 0 ? walked_from : row_dims;
   if (plan.mapping == Mapping::elements) {
     plan.elements = make_walk(p, 0, plan.full ? dims : row_dims, "e", "e");
   } else {
