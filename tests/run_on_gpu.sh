@@ -3,11 +3,13 @@
 # run_on_gpu.sh PROGRAMS LOGS: test programs on the first GPU, then compute-sanitizer over the tests of kernels.
 #   TESTS      the programs: test_NAME each                     SANITIZE  the sanitizer's tools, none where empty
 #   FILTER     of the tests, as for --gtest_filter              JOBS      processes at a time (all cores)
+#   RUNNER     starts the programs: an emulator of another processor; they run on its CPU then
 # Most of the time goes into compiling kernels, so every program is divided among several processes. Each writes its log,
 # goes on after a failure, and names the test it died in; the last lines say what failed.
 set -u
 # On a GPU the CPU's instruction sets make no difference: the tests of each are left out but for the best ones.
-export programs=$1 logs=$2 FILTER=${FILTER:-*:-Each/Targets.*/SCALAR:Each/Targets.*/EMU128:Each/Targets.*/SSE4}
+export programs=$1 logs=$2 RUNNER=${RUNNER-} device=cuda FILTER=${FILTER:-*:-Each/Targets.*/SCALAR:Each/Targets.*/EMU128:Each/Targets.*/SSE4}
+[ -z "$RUNNER" ] || device=
 jobs=${JOBS:-$(nproc)}
 mkdir -p "$logs" && rm -f "$logs"/*.txt
 # A random program has kernels of its own, a second of compiling each: 0.15 of them took 75 s of 16 cores.
@@ -18,8 +20,7 @@ begin=$(date +%s)
 
 shard() {  # NAME SHARD SHARDS
   local log=$logs/$1.$2.txt start=$(date +%s) status running
-  EBB_TEST_DEVICE=cuda GTEST_TOTAL_SHARDS=$3 GTEST_SHARD_INDEX=$2 \
-    "$programs/test_$1" --gtest_filter="$FILTER" >"$log" 2>&1
+  EBB_TEST_DEVICE=$device GTEST_TOTAL_SHARDS=$3 GTEST_SHARD_INDEX=$2 $RUNNER "$programs/test_$1" --gtest_filter="$FILTER" >"$log" 2>&1
   status=$?
   running=$(sed -n 's/^\[ RUN      \] //p' "$log" | tail -1)
   [ $status -lt 124 ] || echo "died ($status) in ${running:-no test}" >>"$log"
@@ -47,7 +48,7 @@ export -f shard sanitize
 rm -f "$logs/shards" "$logs/sanitized"
 {
   for name in $TESTS; do
-    count=$("$programs/test_$name" --gtest_list_tests --gtest_filter="$FILTER" 2>/dev/null | grep -c '^  ')
+    count=$($RUNNER "$programs/test_$name" --gtest_list_tests --gtest_filter="$FILTER" 2>/dev/null | grep -c '^  ')
     shards=$(((count + 24) / 25)); [ $shards -lt $((3 * jobs)) ] || shards=$((3 * jobs))
     [ $shards -ge "$jobs" ] || shards=$((count < jobs ? count : jobs))
     for ((i = 0; i < shards; ++i)); do echo "shard $name $i $shards"; done

@@ -7,6 +7,7 @@ something failed. Later rows of the same step and name replace earlier ones of t
     results.py RESULTS build STATUS SECONDS BUILD [TARGET...]
     results.py RESULTS gpu LOGS       results.py RESULTS script NAME STATUS LOG
     results.py RESULTS sanitize LOGS  results.py RESULTS ctest LOG
+    results.py RESULTS aarch64 LOGS
     results.py RESULTS table
 """
 
@@ -165,8 +166,8 @@ def main():
         (results / "machine.txt").write_text("\n".join(machine(Path(build))) + "\n")
     elif step == "ctest":
         new, failed = of_ctest(words[0])
-    elif step in ("gpu", "sanitize"):
-        new, failed = of_gpu(words[0], "shards" if step == "gpu" else "sanitized")
+    elif step in ("gpu", "sanitize", "aarch64"):
+        new, failed = of_gpu(words[0], "sanitized" if step == "sanitize" else "shards")
     elif step == "script":
         name, status, log = words
         output = Path(log).read_text(errors="replace").splitlines()
