@@ -39,6 +39,7 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, help="of both; all cores unless given")
     parser.add_argument("--processor-time", action="store_true", help="instead of wall time: for --threads 1 on a machine that others use, too")
+    parser.add_argument("--tf32", action="store_true", help="on a GPU: f32 products and convolutions of both by TF32, of neither without")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)
     return parser.parse_args()
@@ -90,13 +91,17 @@ class Comparison:
         if options.threads:
             torch.set_num_threads(options.threads)
             ebb.set_num_threads(options.threads)
+        # PyTorch's convolutions of f32 round to TF32 unless told otherwise, its products do not, and Ebb's neither.
+        torch.backends.cudnn.allow_tf32 = options.tf32
+        torch.set_float32_matmul_precision("high" if options.tf32 else "highest")
+        ebb.set_tf32(options.tf32)
         torch.set_default_device(options.device)
         ebb.set_default_device(options.device)
 
     def facts(self):
         torch, ebb = self.torch, self.ebb
         return {"device": self.machine.name(), "seed": self.options.seed, "when": time.strftime("%Y-%m-%d %H:%M"),
-                "threads": ebb.num_threads(), "clock": "processor" if self.options.processor_time else "wall", "versions": {"Ebb": ebb.__version__, "PyTorch": torch.__version__}}
+                "threads": ebb.num_threads(), "clock": "processor" if self.options.processor_time else "wall", "tf32": self.options.tf32, "versions": {"Ebb": ebb.__version__, "PyTorch": torch.__version__}}
 
     def measure(self, row, kind, dtype):
         from breadth.numbers import arrays

@@ -348,7 +348,8 @@ NOT_COMPARED = {
               "check_gradients check_second_gradients numerical_gradient compile grad value_and_grad"),
     **excused("a setting", "default_device set_default_device is_available synchronize eval print_schedule set_graph_bound "
               "manual_seed random_state set_random_state memory_stats reset_peak_memory set_memory_limit release_cached_memory "
-              "set_memory_budget memory_budget set_num_threads set_batch_invariant batch_invariant num_threads get_num_threads set_origins"),
+              "set_memory_budget memory_budget set_num_threads set_batch_invariant batch_invariant set_tf32 tf32 num_threads get_num_threads set_origins "
+              "get_float32_matmul_precision set_float32_matmul_precision"),
     **excused("a loss of inputs that have a meaning together; compared by make bench", "asymmetric_loss multilabel_margin_loss "
               "lovasz_softmax rnnt_loss kto_loss orpo_loss grpo_loss linear_dpo_loss linear_ipo_loss linear_orpo_loss "
               "linear_simpo_loss linear_cpo_loss linear_kto_loss linear_grpo_loss linear_dft_loss linear_kl_loss linear_jsd_loss "

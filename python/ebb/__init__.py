@@ -11,6 +11,7 @@ from .compat import *  # noqa: F403: every operation, called by Ebb's names of i
 from ._core import __version__  # noqa: F401
 from ._compile import compile
 from ._memory import memory_budget
+from ._precision import get_float32_matmul_precision, set_float32_matmul_precision
 from ._transforms import custom_gradient, grad, value_and_grad
 from .losses import *  # noqa: F403: losses are functions of the library like any other
 from . import __config__, array_api, compat, cuda, data, distributed, gradcheck, io, linalg, losses, models, nn, optim

@@ -78,6 +78,8 @@ void bind_runtime(const Api& api) {
   function(api, "set_num_threads", set_num_threads, "n"_a);
   function(api, "set_batch_invariant", set_batch_invariant, "on"_a);
   m.def("batch_invariant", batch_invariant, "Whether products of f32 on GPUs have the same bits in every batch.");
+  function(api, "set_tf32", set_tf32, "on"_a);
+  m.def("tf32", tf32, "Whether products and convolutions of f32 on GPUs round their factors to TF32.");
   m.def("num_threads", num_threads, "How many threads computations may use.");
 
   struct EagerScope {

@@ -476,7 +476,7 @@ ELSEWHERE = {
     **dict.fromkeys("broadcast_shapes can_cast promote_types result_type dtype".split(), "gets no tensors' numbers"),
     **dict.fromkeys(
         "batch_invariant default_device get_num_threads is_available manual_seed memory_stats num_threads random_state "
-        "memory_budget release_cached_memory reset_peak_memory set_batch_invariant set_default_device set_graph_bound set_memory_budget set_memory_limit "
+        "get_float32_matmul_precision set_float32_matmul_precision set_tf32 tf32 memory_budget release_cached_memory reset_peak_memory set_batch_invariant set_default_device set_graph_bound set_memory_budget set_memory_limit "
         "set_num_threads set_origins set_random_state synchronize".split(),
         "about the process",
     ),

@@ -121,7 +121,7 @@ def package_stub():
     lines = []
     sources = [("_core", _core), ("losses", ebb.losses), ("compat._shapes", _shapes)]
     sources += [("compat._numbers", _numbers), ("compat._functional", _functional)]
-    sources += [("_transforms", ebb._transforms), ("_compile", ebb._compile), ("_memory", ebb._memory)]
+    sources += [("_transforms", ebb._transforms), ("_compile", ebb._compile), ("_memory", ebb._memory), ("_precision", ebb._precision)]
     dtypes = ["from ._core import DType as _DType\n\n__version__: str\n"]
     for name, value in sorted(vars(ebb).items()):
         if name.startswith("_"):

@@ -276,6 +276,7 @@ def main():
         (ebb._transforms, core),
         (ebb._compile, core),
         (ebb._memory, core),
+        (ebb._precision, core),
         (ebb.linalg, core),
         (ebb.array_api, core),
         (ebb.nn.functional, (ebb._core, ebb.losses, _functional)),

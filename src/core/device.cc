@@ -17,6 +17,7 @@ namespace {
 
 std::atomic<Device> everywhere{Device{}};
 std::atomic<bool> rows_alone{false};
+std::atomic<bool> fewer_digits{false};
 thread_local std::optional<Device> in_scope;
 
 }  // namespace
@@ -43,6 +44,9 @@ Device device_from_name(std::string_view text) {
 
 void set_batch_invariant(bool on) { rows_alone.store(on, std::memory_order_relaxed); }
 bool batch_invariant() { return rows_alone.load(std::memory_order_relaxed); }
+
+void set_tf32(bool on) { fewer_digits.store(on, std::memory_order_relaxed); }
+bool tf32() { return fewer_digits.load(std::memory_order_relaxed) && !batch_invariant(); }
 
 Device default_device() { return in_scope ? *in_scope : everywhere.load(std::memory_order_relaxed); }
 

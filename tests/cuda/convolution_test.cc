@@ -58,6 +58,22 @@ TEST_P(ConvolutionsOnGpu, ConvolutionsByCudnn) {
   EXPECT_EQ(emulated_convolutions() - before, 4 * 4 * 3);
 }
 
+// Tensor cores round factors of f32: they are taken where that is asked for.
+TEST_P(ConvolutionsOnGpu, TensorCoresWhereAskedFor) {
+  if (!device_is_emulated()) GTEST_SKIP() << "the emulated cuDNN counts what it was asked for";
+  const struct Installed {
+    Installed() { cuda::install_cudnn(&emulated_cudnn()); }
+    ~Installed() { cuda::install_cudnn(nullptr), set_tf32(false); }
+  } installed;
+  const Tensor x = real({3, 4, 9, 8}), w = real({6, 4, 3, 2});
+  for (const bool asked : {false, true, false}) {
+    set_tf32(asked);
+    const int before = emulated_convolutions_by_tensor_cores();
+    compare("conv2d", {x, w}, [](const std::vector<Tensor>& in) { return conv2d(in[0], in[1]); });
+    EXPECT_EQ(emulated_convolutions_by_tensor_cores() - before, GetParam() != DType::f32 || asked ? 3 : 0);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Of, ConvolutionsOnGpu, kFloats, dtype_of_test);
 
 }  // namespace

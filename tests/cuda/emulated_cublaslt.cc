@@ -16,6 +16,7 @@ using namespace cuda;
 struct Product {
   std::int32_t transposed[2] = {0, 0}, epilogue = 1, scale_modes[2] = {0, 0};
   std::int8_t quick = 0;
+  bool tf32 = false;
   const void* bias = nullptr;
   const float* scales[2] = {nullptr, nullptr};
 };
@@ -39,6 +40,13 @@ double element(int type, const void* data, std::int64_t at) {
   const double x = exponent ? std::ldexp((1 << mantissa) + digits, exponent - bias - mantissa)
                             : std::ldexp(digits, 1 - bias - mantissa);
   return code & 128 ? -x : x;
+}
+
+// Rounded to the 11 digits of TF32.
+double rounded(double x) {
+  int exponent = 0;
+  const double digits = std::frexp(x, &exponent);
+  return std::isfinite(x) ? std::ldexp(std::nearbyint(std::ldexp(digits, 11)), exponent - 11) : x;
 }
 
 std::atomic<std::uint64_t> last_algorithm{0};
@@ -94,8 +102,11 @@ Status multiply(void*, void* product, const void* alpha, const void* a_data, voi
         for (std::int64_t i = 0; i < d.rows; ++i) {
           double sum = 0;
           for (std::int64_t l = 0; l < k; ++l) {
-            sum += element(a.type, a_data, batch * a.batch_step + (p.transposed[0] ? i * a.step + l : l * a.step + i)) *
-                   element(b.type, b_data, batch * b.batch_step + (p.transposed[1] ? l * b.step + j : j * b.step + l));
+            const double x =
+                element(a.type, a_data, batch * a.batch_step + (p.transposed[0] ? i * a.step + l : l * a.step + i));
+            const double y =
+                element(b.type, b_data, batch * b.batch_step + (p.transposed[1] ? l * b.step + j : j * b.step + l));
+            sum += p.tf32 ? rounded(x) * rounded(y) : x * y;
           }
           if (p.scales[0]) sum *= static_cast<double>(p.scales[0][i]) * static_cast<double>(p.scales[1][j]);
           const std::int64_t at = batch * d.batch_step + j * d.step + i;
@@ -120,8 +131,8 @@ void install_emulated_lt() {
     *handle = nullptr;
     return 0;
   };
-  t.create_product = [](void** product, int, int) {
-    *product = new Product;
+  t.create_product = [](void** product, int computed, int) {
+    *product = new Product{.tf32 = computed == kComputeTf32};
     return 0;
   };
   t.destroy_product = [](void* product) {

@@ -69,7 +69,7 @@ struct Tensor4 {
   std::int64_t numel() const { return sizes[0] * sizes[1] * sizes[2] * sizes[3]; }
 };
 
-std::atomic<int> executed{0}, unaligned{0};
+std::atomic<int> executed{0}, unaligned{0}, by_tensor_cores{0};
 thread_local Stream stream_of_thread = nullptr;
 
 int alpha_of(const Bag& operation) {
@@ -140,8 +140,9 @@ bool fits(const Bag& operation) {
   return true;
 }
 
-constexpr int kProposals = 4;
-constexpr std::array<int, 3> kUnwelcome{kNondeterministic, kReducedPrecisionSums, kWinograd};
+// What cuDNN says of its proposals; nothing of the last. The one with tensor cores rounds factors of f32 to TF32.
+constexpr std::array<int, 4> kNotesOfProposals{kNondeterministic, kReducedPrecisionSums, kWinograd, kTensorCore};
+constexpr int kProposals = 5, kProposalWithTensorCores = 3;
 
 int set(void* descriptor, int attribute, int type, std::int64_t count, const void* values) {
   auto& bag = *static_cast<Bag*>(descriptor);
@@ -167,8 +168,8 @@ int get(void* descriptor, int attribute, int, std::int64_t room, std::int64_t* c
       (*static_cast<Bag**>(values))->proposal = bag.proposal;
       return 0;
     case kEngineNotes:  // how many there are, where there is no room for them
-      *count = bag.proposal < static_cast<int>(kUnwelcome.size());
-      if (*count && values) *static_cast<int*>(values) = kUnwelcome[static_cast<std::size_t>(bag.proposal)];
+      *count = bag.proposal < static_cast<int>(kNotesOfProposals.size());
+      if (*count && values) *static_cast<int*>(values) = kNotesOfProposals[static_cast<std::size_t>(bag.proposal)];
       return 0;
     case kEngineBehavior:
       *count = 0;
@@ -184,7 +185,8 @@ int get(void* descriptor, int attribute, int, std::int64_t room, std::int64_t* c
 int execute(void*, void* plan, void* pack) {
   if (device_records()) return 0;
   const Bag& config = static_cast<const Bag*>(plan)->bag(kPlanConfig);
-  if (config.proposal < static_cast<int>(kUnwelcome.size())) return 4;
+  if (config.proposal < kProposalWithTensorCores) return 4;
+  by_tensor_cores += config.proposal == kProposalWithTensorCores;
   const auto& p = *static_cast<const Bag*>(pack);
   if (!p.one<void*>(kPackWorkspace)) return 4;
   std::map<std::int64_t, void*> pointers;
@@ -202,6 +204,7 @@ int execute(void*, void* plan, void* pack) {
 }  // namespace
 
 int emulated_convolutions() { return executed; }
+int emulated_convolutions_by_tensor_cores() { return by_tensor_cores; }
 int emulated_unaligned_convolutions() { return unaligned; }
 
 const Cudnn& emulated_cudnn() {

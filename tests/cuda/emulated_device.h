@@ -40,6 +40,7 @@ const cuda::Cusolver& emulated_cusolver();  // for install_cusolver, likewise
 const cuda::Cublas& emulated_cublas();
 long emulated_solver_calls();           // so far
 int emulated_convolutions();            // that it has run
+int emulated_convolutions_by_tensor_cores();
 int emulated_unaligned_convolutions();  // those of images whose channels are not a multiple of eight
 
 // Does the work, or adds it to the graph that the emulated stream captures.

@@ -95,7 +95,8 @@ static_assert(kReductions == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK);
 static_assert(kAlignA == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES);
 static_assert(kAlignA + 3 == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
 static_assert(kSplitK == CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
-static_assert(kCompute32 == CUBLAS_COMPUTE_32F && kCompute64 == CUBLAS_COMPUTE_64F);
+static_assert(kCompute32 == CUBLAS_COMPUTE_32F && kCompute64 == CUBLAS_COMPUTE_64F &&
+              kComputeTf32 == CUBLAS_COMPUTE_32F_FAST_TF32);
 static_assert(kR32 == CUDA_R_32F && kR64 == CUDA_R_64F && kR16 == CUDA_R_16F && kRB16 == CUDA_R_16BF);
 
 }  // namespace

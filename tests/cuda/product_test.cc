@@ -94,14 +94,74 @@ TEST_P(ProductsOnGpu, ProductsOfFewElementsAddARow) {
   if (!device_is_emulated() && !refused.empty()) std::printf("not supported by cuBLASLt:%s\n", refused.c_str());
 }
 
-// Halves in parts, both ways round, and with a length that is not a multiple.
+// In parts, both ways round, of lengths that no number divides, into a slice, and with a row that is added.
 TEST_P(ProductsOnGpu, ProductsOverManyElements) {
-  for (const std::int64_t k : {16384, 16392}) {
+  for (const std::int64_t k : {1024, 1100, 5003, 16384, 16392, 16401}) {
     const Tensor a = real({3, k}), b = real({k, 5}), c = transpose(real({5, k}), 0, 1),
-                 d = transpose(real({k, 3}), 0, 1);
+                 d = transpose(real({k, 3}), 0, 1), row = real({5}), more = real({4, 5});
     compare("matmul", {a, b}, [](const std::vector<Tensor>& in) { return matmul(in[0], in[1]); });
     compare("matmul, transposed", {d, c}, [](const std::vector<Tensor>& in) { return matmul(in[0], in[1]); });
+    compare("matmul and a row", {d, b, row},
+            [](const std::vector<Tensor>& in) { return matmul(in[0], in[1]) + in[2]; });
+    compare("matmul and more", {a, c, more},
+            [](const std::vector<Tensor>& in) { return matmul(in[0], in[1]) + narrow(in[2], 0, 1, 3); });
   }
+}
+TEST_P(ProductsOnGpu, PartsOfASumAreAPlan) {
+  const auto parts = [](std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batches = 1,
+                        bool invariant = false) {
+    cuda::Product p{};
+    p.m = m, p.n = n, p.k = k, p.batches = batches, p.in = GetParam();
+    const cuda::SumParts made = cuda::parts_of_sum({}, p, invariant);
+    EXPECT_TRUE(made.count == 1 || ((made.count - 1) * made.each < k && made.count * made.each >= k)) << k;
+    EXPECT_TRUE(made.count == 1 || made.each % 8 == 0) << k;
+    return made.count;
+  };
+  if (is_half(GetParam())) {
+    for (const std::int64_t m : {1, 64, 5000}) {
+      EXPECT_EQ(parts(m, 1024, 16384), 4);
+      EXPECT_EQ(parts(m, 256, 16385), 4);
+      EXPECT_EQ(parts(m, 256, 100'003), 24);
+      EXPECT_EQ(parts(m, 1025, 16384), 1);
+      EXPECT_EQ(parts(m, 1024, 16383), 1);
+    }
+    return;
+  }
+  EXPECT_EQ(parts(64, 64, 1023), 1);
+  EXPECT_EQ(parts(64, 64, 1024), 2);
+  EXPECT_EQ(parts(300, 200, 100'003), 12);
+  EXPECT_EQ(parts(3, 5, 1'000'003), 64);
+  EXPECT_EQ(parts(1024, 1024, 100'003), 1);
+  EXPECT_EQ(parts(64, 64, 5003, 2), 1);
+  EXPECT_EQ(parts(64, 64, 5003, 1, true), 1);
+}
+
+// Factors of f32 have fewer digits where that is asked for, and rows may depend on their batch.
+TEST_P(ProductsOnGpu, Tf32WhereAskedFor) {
+  struct Settings {
+    ~Settings() { set_tf32(false), set_batch_invariant(false); }
+  } const settings;
+  const Tensor a = real({40, 300}), b = real({300, 48}), x = a.to(kGpu), y = b.to(kGpu);
+  const auto wide = [](const Tensor& t) { return cast(t, DType::f64).eval(); };
+  const Tensor exact = matmul(wide(a), wide(b)).eval();
+  const auto error = [&] {
+    const Tensor off = wide(matmul(x, y).to(Device{})) - exact;
+    return std::sqrt((sum(square(off)) / sum(square(exact))).item<double>());
+  };
+  const double usual = error();
+  EXPECT_FALSE(tf32());
+  set_tf32(true);
+  EXPECT_TRUE(tf32());
+  if (GetParam() == DType::f32) {
+    EXPECT_LT(usual, 1e-6);
+    EXPECT_GT(error(), 1e-4);
+    EXPECT_LT(error(), 1e-3);
+  } else {
+    EXPECT_EQ(error(), usual);
+  }
+  set_batch_invariant(true);
+  EXPECT_FALSE(tf32());
+  EXPECT_LE(error(), std::max(usual, 1e-6));
 }
 
 // Rows that do not begin at multiples of 16 bytes are copied to aligned ones.

@@ -7,24 +7,24 @@
 
 namespace ebb::cuda {
 
-using Args = AddPartsArgs<T>;
+using Args = AddPartsArgs<T, A>;
 
 extern "C" __global__ void __launch_bounds__(kThreads) add_parts(const Args a) {
   for (i64 i = ((i64)blockIdx.x * kThreads + threadIdx.x) * 4; i < a.n; i += (i64)gridDim.x * 4 * kThreads) {
     const int live = a.n - i < 4 ? (int)(a.n - i) : 4;
-    Pack<f32, 4> total = load_pack<4>(a.parts + i, a.aligned, live);
+    Pack<A, 4> total = load_pack<4>(a.parts + i, a.aligned, live);
     for (i64 k = 1; k < a.count; ++k) {
-      const Pack<f32, 4> part = load_pack<4>(a.parts + k * a.n + i, a.aligned, live);
+      const Pack<A, 4> part = load_pack<4>(a.parts + k * a.n + i, a.aligned, live);
 #pragma unroll
       for (int j = 0; j < 4; ++j) total.set(j, total.at(j) + part.at(j));
     }
     Pack<T, 4> out;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      f32 x = total.at(j);
-      if (a.add && j < live) x += (f32)load(a.out[i + j]);
-      if (a.bias && j < live) x += (f32)load(a.bias[(i + j) % a.columns]);
-      out.set(j, store((A)x));
+      A x = total.at(j);
+      if (a.add && j < live) x += load(a.out[i + j]);
+      if (a.bias && j < live) x += load(a.bias[(i + j) % a.columns]);
+      out.set(j, store(x));
     }
     store_pack<4>(a.out + i, out, a.aligned, live, false);
   }

@@ -64,9 +64,17 @@ std::string text_of(const AttentionTiling& t) { return fmt::format("{} by {}", 6
 
 }  // namespace
 
+// As kernels/attention_by_threads.cuh divides it: own rows, a step of the others, and weights.
+std::int64_t bytes_of_threads(const AttentionPlan& p, bool both) {
+  const auto row_of = [](std::int64_t n) { return (n + 15) / 16 * 16 + 4; };
+  const std::int64_t d = row_of(p.width), e = row_of(p.values), own = kAttentionOwn * p.slices;
+  return 4 * (own * (d + (both ? e : 0)) + kAttentionStep * (d + e) + own * row_of(kAttentionStep));
+}
+
 // As the texts of kernels/attention_by_warps.cuh divide it: own rows, and two steps of the others. Tiles of warpgroups
 // have rows without gaps and begin at multiples of 1024 bytes.
 std::int64_t bytes_of_rows(const AttentionPlan& p, bool gradient) {
+  if (p.path == AttentionPlan::Path::threads) return bytes_of_threads(p, gradient);
   const bool groups = p.path == AttentionPlan::Path::groups;
   const auto row_of = [&](std::int64_t n) { return (n + 15) / 16 * 16 + (groups ? 0 : 8); };
   const std::int64_t d = row_of(p.width), e = row_of(p.values), step = kAttentionStep * (d + e);
@@ -75,6 +83,7 @@ std::int64_t bytes_of_rows(const AttentionPlan& p, bool gradient) {
          (gradient ? 2 * (own * (d + e) + step + std::max(step, own * e)) : 2 * (own * d + 2 * step));
 }
 std::int64_t bytes_of_columns(const AttentionPlan& p) {
+  if (p.path == AttentionPlan::Path::threads) return bytes_of_threads(p, true);
   const bool groups = p.path == AttentionPlan::Path::groups;
   const auto row_of = [&](std::int64_t n) { return (n + 15) / 16 * 16 + (groups ? 0 : 8); };
   return (groups ? 1024 : 0) +
@@ -104,38 +113,60 @@ AttentionPlan pipelined_attention_plan(std::int64_t width, std::int64_t values, 
   return plan;
 }
 
-AttentionPlan plan_attention(const Gpu& gpu, const AttentionCall& call, const View& q, const View& k, const View& v) {
-  AttentionPlan plan{
-      .width = q.shape[3], .values = v.shape[3], .dtype = q.dtype, .masked = call.mask, .documents = call.documents};
+namespace {
+
+using Path = AttentionPlan::Path;
+
+bool fits(const Gpu& gpu, const AttentionPlan& p, std::int64_t rest) {
+  return std::max(bytes_of_rows(p, true), bytes_of_columns(p)) <= gpu.limits().shared - rest;
+}
+
+// Rows that tensor cores can take.
+bool choose_products_of_halves(const Gpu& gpu, const AttentionCall& call, std::int64_t batches, std::int64_t rows,
+                               std::int64_t columns, AttentionPlan& plan) {
   const std::int64_t width = plan.width, values = plan.values, wider = std::max(width, values);
-  const std::int64_t batches = q.shape[0] * q.shape[1], rows = q.shape[2], columns = k.shape[2];
   const bool scores_grow = call.scale > 0 && std::isfinite(call.scale);  // the largest product is the largest score
-  if (!is_half(plan.dtype) || width % 8 != 0 || values % 8 != 0 || width == 0 || values == 0 || wider > 256 ||
-      !scores_grow || batches == 0 || rows == 0 || columns == 0 || std::max(rows, columns) > kMost ||
-      batches * ((std::max(rows, columns) + kAttentionOwn - 1) / kAttentionOwn) > kMost)
-    return plan;
+  if (!is_half(plan.dtype) || width % 8 != 0 || values % 8 != 0 || wider > 256 || !scores_grow) return false;
   // Short rows of 64 are faster in many small blocks: fewer of them wait for the first tile and for the last.
   if (gpu.architecture() == "sm_90" && width == 64 && values == 64 && columns < gpu.model().long_attention_rows &&
       !call.mask && !call.documents) {
-    plan.path = AttentionPlan::Path::groups, plan.slices = 1;
-    if (std::max(bytes_of_rows(plan, true), bytes_of_columns(plan)) <= gpu.limits().shared) return plan;
-    plan.path = AttentionPlan::Path::products, plan.slices = 0;
+    plan.path = Path::groups, plan.slices = 1;
+    if (fits(gpu, plan, 0)) return true;
   }
   if (gpu.architecture() == "sm_90" && driver_copies_tiles()) {
     const AttentionPlan made = pipelined_attention_plan(width, values, plan.dtype, call.mask, call.documents);
     const int bytes = std::max({shared_bytes(made.forward, false, false), shared_bytes(made.rows, true, false),
                                 shared_bytes(made.columns, true, true), shared_bytes(made.v_columns, false, true)});
-    if (bytes <= gpu.limits().shared) return made;
+    if (bytes <= gpu.limits().shared) return plan = made, true;
   }
-  if (wider > 128 || call.mask || call.documents) return plan;
+  if (wider > 128 || call.mask || call.documents) return false;
   // Rows that share the data read for them are faster, as long as they fill the GPU and their sums fit registers.
   const bool many = batches * ((rows + 127) / 128) >= gpu.multiprocessors();
   for (const int s : {2, 1}) {
     if (s == 2 && (wider > 64 || !many)) continue;
-    plan.path = AttentionPlan::Path::warps, plan.slices = s;
-    if (std::max(bytes_of_rows(plan, true), bytes_of_columns(plan)) <= gpu.limits().shared - kSharedOfText) return plan;
+    plan.path = Path::warps, plan.slices = s;
+    if (fits(gpu, plan, kSharedOfText)) return true;
   }
-  plan.path = AttentionPlan::Path::products, plan.slices = 0;
+  return false;
+}
+
+}  // namespace
+
+AttentionPlan plan_attention(const Gpu& gpu, const AttentionCall& call, const View& q, const View& k, const View& v) {
+  AttentionPlan plan{
+      .width = q.shape[3], .values = v.shape[3], .dtype = q.dtype, .masked = call.mask, .documents = call.documents};
+  const std::int64_t batches = q.shape[0] * q.shape[1], rows = q.shape[2], columns = k.shape[2];
+  if (plan.width == 0 || plan.values == 0 || batches == 0 || rows == 0 || columns == 0 ||
+      std::max(rows, columns) > kMost ||
+      batches * ((std::max(rows, columns) + kAttentionOwn - 1) / kAttentionOwn) > kMost)
+    return plan;
+  if (choose_products_of_halves(gpu, call, batches, rows, columns, plan)) return plan;
+  plan.path = Path::threads, plan.slices = 1;
+  const std::int64_t widest = gpu.model().widest_attention_by_threads;
+  if (compute_dtype(plan.dtype) == DType::f32 && std::max(plan.width, plan.values) <= widest &&
+      fits(gpu, plan, kSharedOfText))
+    return plan;
+  plan.path = Path::products, plan.slices = 0;
   return plan;
 }
 
@@ -147,6 +178,9 @@ std::string AttentionPlan::text() const {
       return fmt::format("fused by warps, {} rows by {} columns", kAttentionOwn * slices, kAttentionStep);
     case Path::groups:
       return fmt::format("fused by single warpgroups, {} rows by {} columns", kAttentionOwn, kAttentionStep);
+    case Path::threads:
+      return fmt::format("fused by threads, {} rows by {} columns{}{}", kAttentionOwn * slices, kAttentionStep,
+                         masked ? ", masked" : "", documents ? ", documents" : "");
     case Path::pipeline:
       break;
   }
@@ -157,6 +191,14 @@ std::string AttentionPlan::text() const {
 }
 
 KernelSource attention_source(const AttentionPlan& p) {
+  if (p.path == Path::threads) {
+    return {element_text(p.dtype) +
+                fmt::format("constexpr int kWidth = {}, kValues = {}, kSlices = {};\nconstexpr bool kMasked = {}, "
+                            "kDocuments = {};\n",
+                            p.width, p.values, p.slices, p.masked, p.documents) +
+                texts::attention_by_threads,
+            false, true};
+  }
   const bool groups = p.path == AttentionPlan::Path::groups;
   return {
       fmt::format("constexpr int kWidth = {}, kValues = {}, kSlices = {};\nconstexpr bool kGroups = {}, kBf16 = {};\n",

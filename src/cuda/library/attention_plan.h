@@ -17,13 +17,14 @@ struct AttentionPlan {
     products,  // scores of some rows at a time in memory (attention.cc)
     warps,     // fused, products of warps (kernels/attention_by_warps.cuh)
     groups,    // fused, products of single warpgroups (kernels/attention_by_groups.cuh)
+    threads,   // fused, products of single numbers (kernels/attention_by_threads.cuh)
     pipeline,  // fused, warpgroups that multiply and one that copies (kernels/attention_forward.cuh, ..)
   };
   Path path = Path::products;
   std::int64_t width = 0, values = 0;  // of a row of q and k, and of v
   DType dtype = DType::f32;
   bool masked = false, documents = false;
-  int slices = 0;                                             // warps: groups of 16 rows per warp
+  int slices = 0;  // warps: groups of 16 rows per warp; threads: groups of 128 threads
   AttentionTiling forward{}, rows{}, columns{}, v_columns{};  // pipeline; v_columns: dv by a launch of its own
 
   bool splits_columns() const { return v_columns.step > 0; }
@@ -38,11 +39,11 @@ AttentionPlan pipelined_attention_plan(std::int64_t width, std::int64_t values, 
 
 // Texts of kernels. `makes`: which of dk and dv a launch for columns computes.
 enum class ColumnGradients { both, k, v };
-KernelSource attention_source(const AttentionPlan& plan);  // of warps and of single groups
+KernelSource attention_source(const AttentionPlan& plan);  // of warps, single groups and threads
 KernelSource attention_forward_source(const AttentionPlan& plan);
 KernelSource attention_row_gradient_source(const AttentionPlan& plan);
 KernelSource attention_column_gradient_source(const AttentionPlan& plan, ColumnGradients makes);
-// Shared memory of a block of `warps` or `groups`.
+// Shared memory of a block of `warps`, `groups` or `threads`.
 std::int64_t bytes_of_rows(const AttentionPlan& plan, bool gradient);
 std::int64_t bytes_of_columns(const AttentionPlan& plan);
 // The same for the pipeline: own rows of one matrix or two, rings, two numbers per row of a step, barriers.

@@ -27,7 +27,7 @@ inline constexpr std::int32_t kAddsBias = 4;                            // an ep
 inline constexpr int kBatchCount = 5, kBatchOffset = 6;                 // of a matrix
 inline constexpr int kMostWorkspace = 1, kReductions = 3, kAlignA = 5;  // of a preference; B, C, D follow A
 inline constexpr int kSplitK = 2;                                       // of an algorithm
-inline constexpr int kCompute32 = 68, kCompute64 = 70;                  // f32 without TF32; f64
+inline constexpr int kCompute32 = 68, kCompute64 = 70, kComputeTf32 = 77;  // f32 without TF32; f64; f32 with it
 inline constexpr int kR32 = 0, kR64 = 1, kR16 = 2, kRB16 = 14, kRE4M3 = 28, kRE5M2 = 29;
 
 #define EBB_CUBLASLT(X)                                                                                                \

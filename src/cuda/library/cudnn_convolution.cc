@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/format_error.h"
+#include "ebb/memory.h"
 
 namespace ebb::cuda {
 namespace {
@@ -70,6 +71,7 @@ struct Geometry {
     auto operator<=>(const Tensor&) const = default;
   } x, w, y;
   int gpu;
+  bool tf32;
   auto operator<=>(const Geometry&) const = default;
 };
 
@@ -115,7 +117,7 @@ Described tensor(const Cudnn& table, const Geometry::Tensor& t, std::int64_t id)
 }
 
 // Requires the same bits in every run, and products with the digits of their factors: see run_by_cudnn.
-bool is_welcome(std::span<const int> notes, DType factors) {
+bool is_welcome(std::span<const int> notes, const Geometry& g) {
   return std::none_of(notes.begin(), notes.end(), [&](int note) {
     switch (note) {
       case kNondeterministic:
@@ -128,7 +130,7 @@ bool is_welcome(std::span<const int> notes, DType factors) {
         return true;
       case kDownConvertInputs:
       case kTensorCore:  // f64 has tensor cores of its own, which round normally
-        return factors == DType::f32;
+        return g.x.dtype == DType::f32 && !g.tf32;
       default:
         return false;
     }
@@ -163,7 +165,7 @@ bool may_be_generated(const Geometry& g) {
 bool is_welcome(const Cudnn& table, Descriptor config, const Geometry& g) {
   const auto numbers = notes_of(table, config, kEngineNotes, kNumericalNote, kNotes);
   const auto behavior = notes_of(table, config, kEngineBehavior, kBehaviorNote, kBehaviorNotes);
-  if (!numbers || !behavior || !is_welcome(*numbers, g.x.dtype)) return false;
+  if (!numbers || !behavior || !is_welcome(*numbers, g)) return false;
   return may_be_generated(g) || std::find(behavior->begin(), behavior->end(), kRuntimeCompilation) == behavior->end();
 }
 
@@ -269,7 +271,7 @@ bool run_by_cudnn(Gpu& gpu, ConvolutionResult result, const ConvCall& call, cons
   const Cudnn* const table = cudnn_table();
   if (!table || x.shape.numel() == 0 || w.shape.numel() == 0 || y.shape.numel() == 0) return false;
   Geometry g{result,       call.stride,  call.padding, {},         call.dilation,
-             tensor_of(x), tensor_of(w), tensor_of(y), gpu.index()};
+             tensor_of(x), tensor_of(w), tensor_of(y), gpu.index(),  tf32()};
   for (std::size_t d = 0; d < 2; ++d) {
     const std::optional<std::int64_t> after =
         zeros_after(g.x.sizes[2 + d], g.w.sizes[2 + d], g.y.sizes[2 + d], g.stride[d], g.before[d], g.dilation[d]);

@@ -11,11 +11,20 @@ namespace {
 
 using Path = AttentionPlan::Path;
 
-// Makes a view readable by the kernels: 16 bytes of a row at a time. Copies of tiles allow no strides of 0 (`tiles`).
-View readable(Gpu& gpu, const View& x, bool tiles, BufferPtr& keep) {
-  bool good = x.strides[3] == 1 && reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0;
+// Whether 16 bytes of a row can be read at a time.
+bool is_wide(const View& x) {
+  bool good = reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0;
   for (const int axis : {0, 1, 2})
-    good = good && (x.shape[axis] == 1 || (x.strides[axis] % 8 == 0 && (!tiles || x.strides[axis] > 0)));
+    good = good && (x.shape[axis] == 1 || x.strides[axis] * static_cast<std::int64_t>(size_of(x.dtype)) % 16 == 0);
+  return good;
+}
+// Makes a view readable by the kernels. Those by threads take rows from anywhere; copies of tiles allow no strides of 0.
+View readable(Gpu& gpu, const View& x, Path path, BufferPtr& keep) {
+  bool good = x.strides[3] == 1 || x.shape[3] == 1;
+  if (path != Path::threads) good = good && is_wide(x);
+  if (path == Path::pipeline) {
+    for (const int axis : {0, 1, 2}) good = good && (x.shape[axis] == 1 || x.strides[axis] > 0);
+  }
   if (good) return x;
   const View to = dense(x, x.dtype, keep, gpu, "attention");
   copy_elements(gpu, to, x);
@@ -41,7 +50,7 @@ struct AttentionViews {
   std::int64_t batches() const { return q.shape[0] * q.shape[1]; }
 };
 
-// By warps, or by single warpgroups.
+// By warps, single warpgroups or threads.
 void launch(Gpu& gpu, const AttentionPlan& plan, const AttentionCall& call, const char* kernel, std::int64_t batches,
             std::int64_t length, std::int64_t bytes, const AttentionViews& m) {
   const FusedAttentionArgs args{.q = matrix(m.q),
@@ -60,10 +69,18 @@ void launch(Gpu& gpu, const AttentionPlan& plan, const AttentionCall& call, cons
                                 .heads = m.q.shape[1],
                                 .causal = call.causal,
                                 .groups = m.groups,
-                                .scale = call.scale};
+                                .scale = call.scale,
+                                .wide = is_wide(m.q) && is_wide(m.k) && is_wide(m.v) && (!m.g.data || is_wide(m.g)),
+                                .mask = m.mask ? elements<f32>(*m.mask) : nullptr,
+                                .mask_outer = m.mask ? m.mask->strides[0] : 0,
+                                .mask_head = m.mask ? m.mask->strides[1] : 0,
+                                .mask_row = m.mask ? m.mask->strides[2] : 0,
+                                .mask_column = m.mask ? m.mask->strides[3] : 0,
+                                .documents = static_cast<const i32*>(m.documents)};
   const std::int64_t own = kAttentionOwn * plan.slices, blocks = batches * ((length + own - 1) / own);
   gpu.launch(gpu.kernel(attention_source(plan), kernel), static_cast<unsigned>(blocks), KernelArgs(args).words(),
-             kAttentionThreads, static_cast<unsigned>(bytes));
+             static_cast<unsigned>(kAttentionThreads * (plan.path == Path::threads ? plan.slices : 1)),
+             static_cast<unsigned>(bytes));
 }
 
 // [batch, head, row, element], copied 64 elements of `high` rows at a time. The emulated driver has none.
@@ -141,9 +158,9 @@ struct FusedCall {
       m.shared = m.k.shape[1];
       m.k = without_copies(m.k), m.v = without_copies(m.v);
     }
-    m.q = readable(gpu, m.q, pipeline, keep[0]);
-    m.k = readable(gpu, m.k, pipeline, keep[1]);
-    m.v = readable(gpu, m.v, pipeline, keep[2]);
+    m.q = readable(gpu, m.q, plan.path, keep[0]);
+    m.k = readable(gpu, m.k, plan.path, keep[1]);
+    m.v = readable(gpu, m.v, plan.path, keep[2]);
     if (options.mask) m.mask = &call.inputs[call.inputs.size() - 1 - options.documents];
     if (options.documents) m.documents = packed(gpu, call.inputs.back(), keep[7], "attention").data;
   }
@@ -173,8 +190,8 @@ bool run_fused_attention_gradient(const LibraryCall& call, Gpu& gpu) {
   if (plan.path == Path::products) return false;
   AttentionViews& m = fused.m;
   auto& keep = fused.keep;
-  m.g = readable(gpu, call.inputs[0], fused.pipeline, keep[3]);
-  m.o = readable(gpu, call.inputs[4], false, keep[4]);
+  m.g = readable(gpu, call.inputs[0], plan.path, keep[3]);
+  m.o = readable(gpu, call.inputs[4], plan.path == Path::pipeline ? Path::groups : plan.path, keep[4]);
   m.lse = packed(gpu, call.inputs[5], keep[5], "attention").data;
   m.delta = workspace(gpu, DType::f32, {m.batches(), m.q.shape[2]}, keep[6], "attention").data;
   const std::array<View, 3> results = attention_results(call);

@@ -25,41 +25,45 @@ void multiply_as_given(Gpu& gpu, const Product& p);
 
 std::atomic<long> by_own_kernel{0};
 
-// Where k is long and the result narrow there are too few tiles for all multiprocessors, as in the gradients of weights
-// over many tokens: parts of k are products side by side, added in order. This is decided by k and n alone, so that
-// rows do not depend on their number.
-bool divides(const GpuModel& model, const Product& p) {
-  return is_half(p.in) && p.batches == 1 && p.k >= model.long_product && p.k % (8 * model.product_parts) == 0 &&
-         p.n <= model.narrow_product;
-}
 // The parts are added into a result without gaps: a narrow one is not divided into columns (AlignedProduct).
 static_assert(GpuModel{}.narrow_product < GpuModel{}.worth_dividing);
-void multiply_in_parts(Gpu& gpu, const Product& p) {
+void multiply_in_parts(Gpu& gpu, const Product& p, const SumParts& parts) {
   BufferPtr keep;
-  const std::int64_t parts = gpu.model().product_parts;
-  const View sums = workspace(gpu, DType::f32, Shape{parts, p.m, p.n}, keep, "matmul");
+  const std::int64_t whole = p.k / parts.each, rest = p.k % parts.each, count = whole + (rest > 0);
+  const View sums = workspace(gpu, compute_dtype(p.in), Shape{count, p.m, p.n}, keep, "matmul");
   Product q = p;
-  q.k = p.k / parts;
-  q.batches = parts;
+  q.k = parts.each;
+  q.batches = whole;
   q.a.batch_step = q.k * p.a.column_step;
   q.b.batch_step = q.k * p.b.row_step;
   q.c = static_cast<std::byte*>(sums.data);
   q.c_batch = p.m * p.n;
   q.c_step = p.n;
-  q.out = DType::f32;
+  q.out = sums.dtype;
   q.add = false;
   q.bias = nullptr;
   multiply_as_given(gpu, q);
+  if (rest > 0) {
+    const auto behind = [&](const std::byte* x, DType dtype, std::int64_t step) {
+      return const_cast<std::byte*>(x) + whole * step * static_cast<std::int64_t>(size_of(dtype));
+    };
+    q.a.data = behind(p.a.data, p.in, q.a.batch_step);
+    q.b.data = behind(p.b.data, p.in, q.b.batch_step);
+    q.c = behind(q.c, q.out, q.c_batch);
+    q.k = rest;
+    q.batches = 1;
+    multiply_as_given(gpu, q);
+  }
   const bool aligned = p.m * p.n % 4 == 0 && reinterpret_cast<std::uintptr_t>(p.c) % 16 == 0;
   launch_elements(gpu, {element_text(p.out) + texts::add_parts}, "add_parts", (p.m * p.n + 3) / 4,
-                  AddPartsArgs<void>{.parts = elements<f32>(sums),
-                                     .out = p.c,
-                                     .n = p.m * p.n,
-                                     .count = parts,
-                                     .add = p.add,
-                                     .bias = p.bias,
-                                     .columns = p.n,
-                                     .aligned = aligned});
+                  AddPartsArgs<void, void>{.parts = sums.data,
+                                           .out = p.c,
+                                           .n = p.m * p.n,
+                                           .count = count,
+                                           .add = p.add,
+                                           .bias = p.bias,
+                                           .columns = p.n,
+                                           .aligned = aligned});
 }
 
 // A product that cuBLASLt does not support, by our own kernel: halves as f32, rounded once.
@@ -126,11 +130,11 @@ void multiply_as_given(Gpu& gpu, const Product& p) {
 }
 
 void multiply(Gpu& gpu, const Product& p) {
-  const bool in_parts = divides(gpu.model(), p);
-  const AlignedProduct aligned(gpu, p, !in_parts);
+  const SumParts parts = parts_of_sum(gpu.model(), p, batch_invariant());
+  const AlignedProduct aligned(gpu, p, parts.count == 1);
   for (const Product& q : aligned.products()) {
-    if (in_parts) {
-      multiply_in_parts(gpu, q);
+    if (parts.count > 1) {
+      multiply_in_parts(gpu, q, parts);
     } else {
       multiply_as_given(gpu, q);
     }
@@ -158,6 +162,7 @@ void multiply_floats(Gpu& gpu, const View& given_a, const View& given_b, const V
   p.out = out.dtype;
   p.add = add;
   p.bias = bias;
+  p.tf32 = p.in == DType::f32 && tf32();
   View a = given_a, b = given_b;
   if (!fits(p.m, p.k, a.strides[rank - 2], a.strides[rank - 1])) a = packed(gpu, a, keep_a, "matmul");
   if (!fits(p.k, p.n, b.strides[rank - 2], b.strides[rank - 1])) b = packed(gpu, b, keep_b, "matmul");

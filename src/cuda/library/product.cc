@@ -58,10 +58,29 @@ std::array<std::uint32_t, 4> alignments(const Product& p) {
 
 }  // namespace
 
+SumParts parts_of_sum(const GpuModel& model, const Product& p, bool invariant) {
+  std::int64_t count = 1;
+  if (p.batches != 1 || p.fp8) return {1, p.k};
+  if (is_half(p.in)) {
+    if (p.k >= model.long_product && p.n <= model.narrow_product) {
+      count = model.product_parts;
+      if (p.n <= model.very_narrow_product)
+        count = std::clamp(p.k / model.part_of_narrow, count, model.most_product_parts);
+    }
+  } else if (!invariant) {
+    const auto tiles = [&](std::int64_t n) { return (n + model.product_tile - 1) / model.product_tile; };
+    count = std::min(model.enough_product_tiles / (tiles(p.m) * tiles(p.n)), p.k / model.shortest_part);
+    count = std::min(count, model.most_product_parts);
+  }
+  if (count < 2) return {1, p.k};
+  const std::int64_t each = ((p.k + count - 1) / count + 7) / 8 * 8;
+  return {(p.k + each - 1) / each, each};
+}
+
 LtProduct::LtProduct(const Product& p) {
   const Lt& l = lt();
   const bool wide = p.in == DType::f64;
-  check_lt(l.create_product(&product_, wide ? kCompute64 : kCompute32, wide ? kR64 : kR32), "cublasLtMatmulDescCreate");
+  check_lt(l.create_product(&product_, wide ? kCompute64 : p.tf32 ? kComputeTf32 : kCompute32, wide ? kR64 : kR32), "cublasLtMatmulDescCreate");
   const auto set = [&](int what, const auto& value) {
     check_lt(l.set_product(product_, what, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
   };
@@ -208,7 +227,7 @@ double tune_products_from(double operations) { return least_operations().exchang
 std::optional<Heuristic> algorithm_for(Gpu& gpu, const Product& p, const LtProduct& product) {
   const std::array<std::uint32_t, 4> aligned = alignments(p);
   const std::int64_t fp8 = p.fp8 ? 1 + p.fp8->a_e5m2 * 2 + p.fp8->b_e5m2 * 4 + p.fp8->quick * 8 : 0;
-  const std::array<std::int64_t, 20> key{p.m,
+  const std::array<std::int64_t, 21> key{p.m,
                                          p.n,
                                          p.k,
                                          p.batches,
@@ -227,9 +246,10 @@ std::optional<Heuristic> algorithm_for(Gpu& gpu, const Product& p, const LtProdu
                                          aligned[2],
                                          p.bias != nullptr,
                                          fp8,
+                                         p.tf32,
                                          gpu.index()};
   static auto* const mutex = new std::mutex;
-  static auto* const known = new std::map<std::array<std::int64_t, 20>, Known>;
+  static auto* const known = new std::map<std::array<std::int64_t, 21>, Known>;
   std::lock_guard guard(*mutex);
   const auto [it, made] = known->try_emplace(key);
   Known& k = it->second;

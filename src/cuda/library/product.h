@@ -40,7 +40,17 @@ struct Product {
   const void* bias = nullptr;          // n elements like those of c, added to each row before it is rounded
   std::optional<Fp8Factors> fp8 = {};  // `in` is then u8
   std::int64_t c_room = 0;             // as that of a and b
+  bool tf32 = false;                   // factors of f32 may be rounded to it
 };
+
+// Where k is long and the result small there are too few tiles for all multiprocessors, as in the gradients of weights
+// over many tokens: parts of k are products side by side, added in order. count = 1: it is not divided.
+struct SumParts {
+  std::int64_t count = 1, each = 0;  // the last may be shorter
+};
+// For halves decided by k and n alone, so that rows do not depend on their number; for others only where that is wanted
+// (`invariant`).
+SumParts parts_of_sum(const GpuModel& model, const Product& p, bool invariant);
 
 // A product as cuBLASLt describes it, column-major Cᵀ = Bᵀ·Aᵀ: the first operand is B.
 class LtProduct {

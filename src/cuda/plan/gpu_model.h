@@ -214,8 +214,13 @@ struct GpuModel {
   int timing_rounds = 4;
   float timing_sample = 0.2F, timing_gain = 0.98F;
   // Products of halves with a long k and a narrow result are computed as parts of k side by side: otherwise there are
-  // too few tiles for all multiprocessors. Decides bits; chosen, not measured.
+  // too few tiles for all multiprocessors. Decides bits; chosen, not measured. Very narrow ones in parts of so many
+  // elements: writing and reading them takes a sixth of the product's time.
   std::int64_t product_parts = 4, long_product = 16384, narrow_product = 1024;
+  std::int64_t very_narrow_product = 256, part_of_narrow = 4096, most_product_parts = 64;
+  // The same for f32 and f64, whose tiles are taken to be 64 by 64: as many as two blocks for each of an H200's
+  // multiprocessors, and no part shorter than that (chosen, not measured).
+  std::int64_t product_tile = 64, enough_product_tiles = 256, shortest_part = 512;
   // cuDNN. Proposals with more workspace than this are skipped: its FFTs and transposed copies may request gigabytes;
   // number of proposals requested (chosen, not measured).
   std::int64_t convolution_workspace = std::int64_t{1} << 30;
@@ -225,6 +230,9 @@ struct GpuModel {
   // Attention: columns below which rows of 64 are processed in many small blocks, fewer of which wait for the first
   // tile and for the last (by trial).
   std::int64_t long_attention_rows = 2048;
+  // Widest rows of attention by threads (f32, and halves that tensor cores do not take); wider ones have sums that
+  // registers do not hold, and are computed by products.
+  std::int64_t widest_attention_by_threads = 128;
   // Rows of linear_cross_entropy that are computed as exponentials: each separately, like those whose sum is too large.
   // For tests, also where no product leaves exponentials.
   bool each_row_anew = false;

@@ -29,7 +29,7 @@ constexpr int kAttentionOwn = 64;   // rows, or columns, that a block has itself
 constexpr int kAttentionThreads = 128;
 
 struct AttentionMatrix {
-  u16* data;
+  u16* data;  // of f32, too
   i64 outer, inner, row;  // strides
 };
 struct FusedAttentionArgs {
@@ -39,8 +39,13 @@ struct FusedAttentionArgs {
   i64 rows, columns, batches, heads, causal;
   i64 groups;  // heads of q for one of k and v, whose gradients are their sums
   f64 scale;
+  // By threads alone:
+  i64 wide;         // whether rows can be read 16 bytes at a time
+  const f32* mask;  // added to scores
+  i64 mask_outer, mask_head, mask_row, mask_column;
+  const i32* documents;  // bounds [outer, 2, rows]: the first position of a row's document, and the first behind it
 };
-EBB_ARGS(41, FusedAttentionArgs);
+EBB_ARGS(48, FusedAttentionArgs);
 
 // The kernels of warpgroups: how they divide their work and shared memory.
 struct AttentionTiling {

@@ -4,15 +4,15 @@
 
 namespace ebb::cuda {
 
-template <class T>
+template <class T, class A>
 struct AddPartsArgs {
-  const f32* parts;
+  const A* parts;
   T* out;
   i64 n, count, add;
   const T* bias;
   i64 columns, aligned;
 };
-EBB_ARGS(8, AddPartsArgs<u8>);
+EBB_ARGS(8, AddPartsArgs<u8, u8>);
 
 template <class T, class A>
 struct FinishProductArgs {
