@@ -96,7 +96,7 @@ TEST_P(ProductsOnGpu, ProductsOfFewElementsAddARow) {
 
 // In parts, both ways round, of lengths that no number divides, into a slice, and with a row that is added.
 TEST_P(ProductsOnGpu, ProductsOverManyElements) {
-  for (const std::int64_t k : {1024, 1100, 5003, 16384, 16392, 16401}) {
+  for (const std::int64_t k : {2048, 2100, 5003, 16384, 16392, 16401}) {
     const Tensor a = real({3, k}), b = real({k, 5}), c = transpose(real({5, k}), 0, 1),
                  d = transpose(real({k, 3}), 0, 1), row = real({5}), more = real({4, 5});
     compare("matmul", {a, b}, [](const std::vector<Tensor>& in) { return matmul(in[0], in[1]); });
@@ -127,11 +127,11 @@ TEST_P(ProductsOnGpu, PartsOfASumAreAPlan) {
     }
     return;
   }
-  EXPECT_EQ(parts(64, 64, 1023), 1);
-  EXPECT_EQ(parts(64, 64, 1024), 2);
-  EXPECT_EQ(parts(300, 200, 100'003), 12);
-  EXPECT_EQ(parts(3, 5, 1'000'003), 64);
-  EXPECT_EQ(parts(1024, 1024, 100'003), 1);
+  EXPECT_EQ(parts(64, 64, 2047), 1);
+  EXPECT_EQ(parts(64, 64, 2048), 4);
+  EXPECT_EQ(parts(300, 200, 100'003), 51);
+  EXPECT_EQ(parts(3, 5, 1'000'003), 128);
+  EXPECT_EQ(parts(2048, 1500, 100'003), 1);
   EXPECT_EQ(parts(64, 64, 5003, 2), 1);
   EXPECT_EQ(parts(64, 64, 5003, 1, true), 1);
 }

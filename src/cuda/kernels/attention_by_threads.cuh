@@ -18,14 +18,17 @@ namespace ebb::cuda {
 
 #ifdef EBB_EDITOR
 constexpr int kWidth = 64, kValues = 64;
-constexpr int kSlices = 1;  // times 64 rows, or columns, of a block
 constexpr bool kMasked = false, kDocuments = false;
 #endif
 
 using Args = FusedAttentionArgs;
 
-constexpr int kOwn = kAttentionOwn * kSlices, kStep = kAttentionStep, kThreadsOfBlock = kAttentionThreads * kSlices;
-constexpr int kLanes = 16, kHigh = kThreadsOfBlock / kLanes;  // threads beside each other, and below
+// By trial: short products do not gain from loads ahead, wide ones want the registers of half a multiprocessor.
+constexpr bool kShort = kWidth <= 48 && kValues <= 48;
+constexpr int kAhead = kShort ? 1 : 2, kBlocks = kShort ? 3 : 2;
+
+constexpr int kOwn = kAttentionOwn, kStep = kAttentionStep;
+constexpr int kLanes = 16, kHigh = kAttentionThreads / kLanes;  // threads beside each other, and below
 constexpr int kRows = kOwn / kHigh, kColumns = kStep / kLanes;
 static_assert(kRows == 8 && kColumns == 4);
 // Rows in shared memory: eight of them begin in different banks.
@@ -70,7 +73,7 @@ template <int count, int width, int stride>
 EBB void fetch(f32* to, const T* from, i64 row_stride, int live, bool wide) {
   constexpr int kPieces = (width + 3) / 4, kAll = count * kPieces;
 #pragma unroll 4
-  for (int i = threadIdx.x; i < kAll; i += kThreadsOfBlock) {
+  for (int i = threadIdx.x; i < kAll; i += kAttentionThreads) {
     const int row = i / kPieces, at = i % kPieces * 4;
     f32* const there = to + row * stride + at;
     const T* const here = from + row * row_stride + at;
@@ -109,7 +112,7 @@ template <int width, int stride>
 EBB void multiply_transposed(f32 (&c)[kRows][kColumns], const f32* own, const f32* tile) {
   clear(c);
   own += high_of() * stride, tile += lane_of() * stride;
-#pragma unroll 2
+#pragma unroll kAhead
   for (int d = 0; d < width; d += 4) {
     Four right[kColumns];
 #pragma unroll
@@ -219,7 +222,7 @@ struct RowBlock {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(kThreadsOfBlock) attend(const Args a) {
+extern "C" __global__ void __launch_bounds__(kAttentionThreads, kBlocks) attend(const Args a) {
   DYNAMIC_SHARED(memory);
   f32 *const q = (f32*)memory, *const k = q + kOwnD, *const v = k + kStepD, *const weights = v + kStepE;
   const RowBlock own(a);
@@ -280,7 +283,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsOfBlock) attend(const Args 
 // A row's lse; rows that attend to nothing have weights of 0, and so have those that are not there.
 EBB f32 shift_of(f32 lse) { return lse == neg_inf() ? 0 : lse; }
 
-extern "C" __global__ void __launch_bounds__(kThreadsOfBlock) differentiate_rows(const Args a) {
+extern "C" __global__ void __launch_bounds__(kAttentionThreads, kBlocks) differentiate_rows(const Args a) {
   DYNAMIC_SHARED(memory);
   f32 *const q = (f32*)memory, *const g = q + kOwnD, *const k = g + kOwnE, *const v = k + kStepD,
              *const weights = v + kStepE;
@@ -336,7 +339,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsOfBlock) differentiate_rows
   write<kWidth, kD>(matrix_of(a.dq, a, own.batch) + own.first * a.dq.row, a.dq.row, dq, sight.scale, own.live);
 }
 
-extern "C" __global__ void __launch_bounds__(kThreadsOfBlock) differentiate_columns(const Args a) {
+extern "C" __global__ void __launch_bounds__(kAttentionThreads, kBlocks) differentiate_columns(const Args a) {
   DYNAMIC_SHARED(memory);
   f32 *const k = (f32*)memory, *const v = k + kOwnD, *const q = v + kOwnE, *const g = q + kStepD,
              *const weights = g + kStepE;

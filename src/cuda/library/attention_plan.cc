@@ -67,7 +67,7 @@ std::string text_of(const AttentionTiling& t) { return fmt::format("{} by {}", 6
 // As kernels/attention_by_threads.cuh divides it: own rows, a step of the others, and weights.
 std::int64_t bytes_of_threads(const AttentionPlan& p, bool both) {
   const auto row_of = [](std::int64_t n) { return (n + 15) / 16 * 16 + 4; };
-  const std::int64_t d = row_of(p.width), e = row_of(p.values), own = kAttentionOwn * p.slices;
+  const std::int64_t d = row_of(p.width), e = row_of(p.values), own = kAttentionOwn;
   return 4 * (own * (d + (both ? e : 0)) + kAttentionStep * (d + e) + own * row_of(kAttentionStep));
 }
 
@@ -179,7 +179,7 @@ std::string AttentionPlan::text() const {
     case Path::groups:
       return fmt::format("fused by single warpgroups, {} rows by {} columns", kAttentionOwn, kAttentionStep);
     case Path::threads:
-      return fmt::format("fused by threads, {} rows by {} columns{}{}", kAttentionOwn * slices, kAttentionStep,
+      return fmt::format("fused by threads, {} rows by {} columns{}{}", kAttentionOwn, kAttentionStep,
                          masked ? ", masked" : "", documents ? ", documents" : "");
     case Path::pipeline:
       break;
@@ -193,9 +193,8 @@ std::string AttentionPlan::text() const {
 KernelSource attention_source(const AttentionPlan& p) {
   if (p.path == Path::threads) {
     return {element_text(p.dtype) +
-                fmt::format("constexpr int kWidth = {}, kValues = {}, kSlices = {};\nconstexpr bool kMasked = {}, "
-                            "kDocuments = {};\n",
-                            p.width, p.values, p.slices, p.masked, p.documents) +
+                fmt::format("constexpr int kWidth = {}, kValues = {};\nconstexpr bool kMasked = {}, kDocuments = {};\n",
+                            p.width, p.values, p.masked, p.documents) +
                 texts::attention_by_threads,
             false, true};
   }

@@ -24,7 +24,7 @@ struct AttentionPlan {
   std::int64_t width = 0, values = 0;  // of a row of q and k, and of v
   DType dtype = DType::f32;
   bool masked = false, documents = false;
-  int slices = 0;  // warps: groups of 16 rows per warp; threads: groups of 128 threads
+  int slices = 0;  // warps: groups of 16 rows per warp; otherwise 1
   AttentionTiling forward{}, rows{}, columns{}, v_columns{};  // pipeline; v_columns: dv by a launch of its own
 
   bool splits_columns() const { return v_columns.step > 0; }

@@ -79,8 +79,7 @@ void launch(Gpu& gpu, const AttentionPlan& plan, const AttentionCall& call, cons
                                 .documents = static_cast<const i32*>(m.documents)};
   const std::int64_t own = kAttentionOwn * plan.slices, blocks = batches * ((length + own - 1) / own);
   gpu.launch(gpu.kernel(attention_source(plan), kernel), static_cast<unsigned>(blocks), KernelArgs(args).words(),
-             static_cast<unsigned>(kAttentionThreads * (plan.path == Path::threads ? plan.slices : 1)),
-             static_cast<unsigned>(bytes));
+             kAttentionThreads, static_cast<unsigned>(bytes));
 }
 
 // [batch, head, row, element], copied 64 elements of `high` rows at a time. The emulated driver has none.

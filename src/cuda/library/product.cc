@@ -67,7 +67,7 @@ SumParts parts_of_sum(const GpuModel& model, const Product& p, bool invariant) {
       if (p.n <= model.very_narrow_product)
         count = std::clamp(p.k / model.part_of_narrow, count, model.most_product_parts);
     }
-  } else if (!invariant) {
+  } else if (!invariant && p.k >= model.worth_parts) {
     const auto tiles = [&](std::int64_t n) { return (n + model.product_tile - 1) / model.product_tile; };
     count = std::min(model.enough_product_tiles / (tiles(p.m) * tiles(p.n)), p.k / model.shortest_part);
     count = std::min(count, model.most_product_parts);

@@ -217,10 +217,11 @@ struct GpuModel {
   // too few tiles for all multiprocessors. Decides bits; chosen, not measured. Very narrow ones in parts of so many
   // elements: writing and reading them takes a sixth of the product's time.
   std::int64_t product_parts = 4, long_product = 16384, narrow_product = 1024;
-  std::int64_t very_narrow_product = 256, part_of_narrow = 4096, most_product_parts = 64;
-  // The same for f32 and f64, whose tiles are taken to be 64 by 64: as many as two blocks for each of an H200's
-  // multiprocessors, and no part shorter than that (chosen, not measured).
-  std::int64_t product_tile = 64, enough_product_tiles = 256, shortest_part = 512;
+  std::int64_t very_narrow_product = 256, part_of_narrow = 4096, most_product_parts = 128;
+  // The same for f32 and f64, whose tiles are taken to be 64 by 64. Of 1 to 128 parts the fastest had about so many
+  // tiles, and no fewer elements in a part: on an H200 128 x 128 of 4,096 elements took 69, 44, 31 and 34 µs in 2, 4, 8
+  // and 16 parts, 300 x 200 of 100,003 took 740, 540, 430 and 410 in 4, 16, 32 and 64. Shorter sums are not divided.
+  std::int64_t product_tile = 64, enough_product_tiles = 1024, shortest_part = 512, worth_parts = 2048;
   // cuDNN. Proposals with more workspace than this are skipped: its FFTs and transposed copies may request gigabytes;
   // number of proposals requested (chosen, not measured).
   std::int64_t convolution_workspace = std::int64_t{1} << 30;
@@ -230,9 +231,10 @@ struct GpuModel {
   // Attention: columns below which rows of 64 are processed in many small blocks, fewer of which wait for the first
   // tile and for the last (by trial).
   std::int64_t long_attention_rows = 2048;
-  // Widest rows of attention by threads (f32, and halves that tensor cores do not take); wider ones have sums that
-  // registers do not hold, and are computed by products.
-  std::int64_t widest_attention_by_threads = 128;
+  // Widest rows of attention by threads (f32, and halves that tensor cores do not take). Of PyTorch's time on an H200
+  // values and gradients take 0.5 to 1 for widths of 16 to 80, 1.3 for 64, and 1.6 for 128, where shared memory has
+  // room for four warps only: wider rows are computed by products.
+  std::int64_t widest_attention_by_threads = 96;
   // Rows of linear_cross_entropy that are computed as exponentials: each separately, like those whose sum is too large.
   // For tests, also where no product leaves exponentials.
   bool each_row_anew = false;
