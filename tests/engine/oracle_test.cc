@@ -171,6 +171,29 @@ TEST(OracleOfAnyAxes, IsTheSweep) {
   }
 }
 
+// Numbers of channels, which are values of rows where rows are long enough, and in a row of several channels one per
+// piece: beside values of columns, in slices, under masks, stored themselves, with random numbers, of every dtype.
+TEST(OracleOfChannels, IsTheSweep) {
+  manual_seed(5);
+  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i32, DType::i64}) {
+    const auto of = [&](const Shape& shape) { return cast(3 * randn(shape), dtype).eval(); };
+    for (const std::int64_t n : {1, 31, 191, 192, 193, 784, 2048, 8192, 8193}) {
+      const Tensor x = of({5, 6, n}), y = of({5, 6, n + 3}).slice(2, 1, n + 1), w = of({6, 1}), b = of({5, 1, 1}),
+                   row = of({n}), mask = (randn({6, 1}) > 0).eval();
+      SweepOracle::expect_same({x * w + b});
+      SweepOracle::expect_same({where(mask, y, w) - row, x * (w + b) * 2});
+      SweepOracle::expect_same({x + broadcast_to(w * w, x.shape()), broadcast_to(w, x.shape()), w + b});
+      SweepOracle::expect_same({cast(x, DType::f32) + cast(w, DType::f32) * rand(x.shape()), x > w});
+      SweepOracle::expect_same({transpose(x, 0, 1) * reshape(w, {6, 1, 1})});
+      if (!is_floating(dtype)) continue;
+      SweepOracle::expect_same({group_norm(x, 3, reshape(w, {6}), reshape(w, {6})), group_norm(x, 6, reshape(w, {6}))});
+      const Tensor v = variable(y), u = variable(reshape(w, {6}).eval());
+      const Gradients g = backward(sum(cast(group_norm(v, 2, u), DType::f64) * cast(x, DType::f64)));
+      SweepOracle::expect_same({g[v], g[u]});
+    }
+  }
+}
+
 TEST(RowsSideBySide, HaveTheSameBitsForAnyNumberOfThreads) {
   struct Threads {
     int before = num_threads();

@@ -233,8 +233,10 @@ void shape_tiles(CompiledSweep& s) {
             : std::clamp<std::int64_t>(model.sweep_straight_elements / std::max<std::int64_t>(s.columns, 1),
                                        kStraightRows, model.sweep_most_strip_rows);
   } else if (beside < model.sweep_least_beside) {
+    // Rows of one stride, or of runs of the same number, as a channel's weights are.
     const auto whole = [&](const Strides& strides) {
-      return layout_of(p.dims, p.dims.size() - static_cast<std::size_t>(p.row_dims), p.dims.size(), strides).rank <= 1;
+      const Layout row = layout_of(p.dims, p.dims.size() - static_cast<std::size_t>(p.row_dims), p.dims.size(), strides);
+      return row.rank <= 1 || row.strides[row.rank - 1] == 0;
     };
     s.long_rows = s.columns > (all_memory(p, whole) ? model.sweep_whole_row : kTile);
     s.row_by_row = !s.long_rows && s.columns >= model.sweep_row_by_row;

@@ -512,6 +512,6 @@ class Compiler {
 
 }  // namespace
 
-SweepPtr compile(const Program& program) { return Compiler(program).run(); }
+SweepPtr compile(const Program& program) { return Compiler(with_row_values(program)).run(); }
 
 }  // namespace ebb::cpu
