@@ -6,6 +6,7 @@
 #include <limits>
 #include <mutex>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "ebb/error.h"
@@ -103,23 +104,62 @@ inline void combine_all(Op op, RegType t, Accumulator* acc, const Accumulator* x
   }
 }
 
-inline Accumulator read(RegType t, const void* p) {
-  Accumulator a{};
+// A number as an accumulator.
+template <class T>
+Accumulator accumulator_of(T x) {
+  Accumulator a;
+  if constexpr (std::is_floating_point_v<T>)
+    a.real = static_cast<double>(x);
+  else
+    a.integer = x;
+  return a;
+}
+
+// Combines one accumulator with n numbers in order; with a step of 0 all of them are the first.
+template <class T>
+void combine_in_order_of(Op op, RegType t, Accumulator& acc, const T* from, std::int64_t step, std::int64_t n) {
+  if (op == Op::sum && is_float(t)) {
+    double sum = acc.real;
+    for (std::int64_t i = 0; i < n; ++i) sum += static_cast<double>(from[i * step]);
+    acc.real = sum;
+    return;
+  }
+  for (std::int64_t i = 0; i < n; ++i) combine(op, t, acc, accumulator_of(from[i * step]));
+}
+// Calls run with a pointer to the numbers of this type.
+template <class Run>
+void with_numbers(RegType t, const void* p, Run&& run) {
   switch (t) {
     case RegType::f32:
-      a.real = *static_cast<const float*>(p);
-      break;
+      return run(static_cast<const float*>(p));
     case RegType::f64:
-      a.real = *static_cast<const double*>(p);
-      break;
+      return run(static_cast<const double*>(p));
     case RegType::i32:
-      a.integer = *static_cast<const std::int32_t*>(p);
-      break;
+      return run(static_cast<const std::int32_t*>(p));
     default:
-      a.integer = *static_cast<const std::int64_t*>(p);
-      break;
+      return run(static_cast<const std::int64_t*>(p));
   }
+}
+inline Accumulator read(RegType t, const void* p) {
+  Accumulator a{};
+  with_numbers(t, p, [&](const auto* number) { a = accumulator_of(*number); });
   return a;
+}
+inline void combine_in_order(Op op, RegType t, Accumulator& acc, const void* from, std::int64_t step, std::int64_t n) {
+  with_numbers(t, from, [&](const auto* numbers) { combine_in_order_of(op, t, acc, numbers, step, n); });
+}
+inline void combine_in_order(Op op, RegType t, Accumulator& acc, const Accumulator* from, std::int64_t n) {
+  combine_in_order(op, is_float(t) ? RegType::f64 : RegType::i64, acc, from, 1, n);
+}
+// Combines each of n accumulators with a number of its own.
+inline void combine_each(Op op, RegType t, Accumulator* acc, const void* from, std::int64_t step, std::int64_t n) {
+  with_numbers(t, from, [&](const auto* numbers) {
+    if constexpr (std::is_floating_point_v<std::remove_cvref_t<decltype(*numbers)>>) {
+      combine_reals(op, acc, n, [&](std::int64_t i) { return static_cast<double>(numbers[i * step]); });
+    } else {
+      for (std::int64_t i = 0; i < n; ++i) combine(op, t, acc[i], accumulator_of(numbers[i * step]));
+    }
+  });
 }
 
 inline void write(RegType t, void* p, Accumulator a) {

@@ -107,8 +107,9 @@ void SweepRun::add_rows_of_totals() {
     const Total& total = s.totals[t];
     std::vector<Accumulator> sums(static_cast<std::size_t>(parts), identity(total.op, total.type));
     parallel_for(parts, [&](std::int64_t part) {
-      for (std::int64_t r = part * rows; r < std::min(s.rows, (part + 1) * rows); ++r)
-        combine(total.op, total.type, sums[static_cast<std::size_t>(part)], totals[t][static_cast<std::size_t>(r)]);
+      const std::int64_t first = part * rows;
+      combine_in_order(total.op, total.type, sums[static_cast<std::size_t>(part)],
+                       &totals[t][static_cast<std::size_t>(first)], std::min(s.rows - first, rows));
     });
     totals[t] = std::move(sums);
   }

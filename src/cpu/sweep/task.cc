@@ -179,9 +179,10 @@ void SweepTask::close_groups(const StageCode& stage) {
     std::fill_n(open, rows_, identity(op, type));
   });
 }
-void SweepTask::add_to_total(std::int32_t total, std::int64_t row, Accumulator x) {
+void SweepTask::add_to_total(std::int32_t total, const Accumulator* of_rows) {
   const Total& t = s_.totals[total];
-  combine(t.op, t.type, s_.totals_by_row ? r_.totals[total][row_ + row] : totals_[total], x);
+  if (s_.totals_by_row) return combine_all(t.op, t.type, &r_.totals[total][row_], of_rows, rows_);
+  combine_in_order(t.op, t.type, totals_[total], of_rows, rows_);
 }
 
 // Rows of one block have one group.
@@ -199,8 +200,7 @@ void SweepTask::end_sums(const StageCode& stage) {
   }
   for (std::int32_t n : stage.totals) {
     const Total& t = s_.totals[n];
-    const Accumulator* of_row = finished(sum_of_total(n), t.op, t.type);
-    for (std::int64_t i = 0; i < rows_; ++i) add_to_total(n, i, of_row[i]);
+    add_to_total(n, finished(sum_of_total(n), t.op, t.type));
   }
 }
 

@@ -24,7 +24,7 @@ class SweepTask {
   void each_sum(const StageCode& stage, Run&& run);
   void begin_sums(const StageCode& stage);
   void close_groups(const StageCode& stage);
-  void add_to_total(std::int32_t total, std::int64_t row, Accumulator x);
+  void add_to_total(std::int32_t total, const Accumulator* of_rows);
   void end_sums(const StageCode& stage);
 
   // Steps (task_steps.cc). check: elements [from, from + n) of the tile, or of its row values.
@@ -42,12 +42,12 @@ class SweepTask {
   void spread(const Step& step);
   void store(int output, const void* from, RegType type, const Layout& layout, std::int64_t first, std::int64_t n,
              std::int64_t shift = 0);
-  std::int64_t place_of(std::int64_t row, std::int64_t column, std::int64_t step) const;
   std::int64_t position_of(std::int64_t element) const;
   template <class Run>
   void each_piece(const Layout& columns, const Layout& rows, bool whole, Run&& run);
-  bool index_ok(const Step& step, std::int64_t i, std::int64_t index);
-  std::int64_t index_of(std::int32_t reg, std::int64_t i) const;
+  void complain_of_index(const Step& step, std::int64_t i, std::int64_t index);
+  template <class Run>
+  void each_index(const Step& step, std::int64_t across, Run&& run);
   void pick(const Step& step);
   void place(const Step& step);
   void check(const Step& step, std::int64_t from, std::int64_t n, bool of_rows);

@@ -74,12 +74,7 @@ void SweepTask::total(const Total& t, const Step& step) {
   }
 }
 
-// The element of a tile, or of memory with that step from column to column, at a row and a column.
-std::int64_t SweepTask::place_of(std::int64_t row, std::int64_t column, std::int64_t step) const {
-  if (!s_.upright()) return row * width_ + column;
-  return row / side_ * width_ * side_ + column * step + row % side_;
-}
-// The inverse: where in the space an element of the tile is.
+// Where in the space an element of the tile is.
 std::int64_t SweepTask::position_of(std::int64_t element) const {
   if (!s_.upright()) return first_ + shown_row_ * width_ + element;
   const std::int64_t run = element / side_ / width_, column = column_ + shown_ + element / side_ % width_;
@@ -217,10 +212,12 @@ void SweepTask::row_step(const Step& step) {
       break;
     case Step::Kind::total_row: {
       const Total& t = s_.totals[step.item];
-      const auto* from = static_cast<const std::byte*>(pointers_[step.a]);
-      const bool one = s_.registers[step.a].kind == Register::Kind::scalar;
-      for (std::int64_t i = 0; i < rows_; ++i)
-        add_to_total(step.item, i, read(t.type, from + (one ? 0 : i * static_cast<std::int64_t>(size_of(t.type)))));
+      const std::int64_t ahead = s_.registers[step.a].kind == Register::Kind::scalar ? 0 : 1;
+      if (s_.totals_by_row) {
+        combine_each(t.op, t.type, &r_.totals[step.item][row_], pointers_[step.a], ahead, rows_);
+      } else {
+        combine_in_order(t.op, t.type, totals_[step.item], pointers_[step.a], ahead, rows_);
+      }
       break;
     }
     default:
@@ -293,8 +290,7 @@ void SweepTask::store(int output, const void* from, RegType type, const Layout& 
   });
 }
 
-bool SweepTask::index_ok(const Step& step, std::int64_t i, std::int64_t index) {
-  if (index >= 0 && index < s_.columns) return true;
+void SweepTask::complain_of_index(const Step& step, std::int64_t i, std::int64_t index) {
   const Instr& instr = s_.program.instrs[step.instr];
   const std::size_t row_dims = s_.program.dims.size() - static_cast<std::size_t>(s_.program.row_dims);
   r_.complaint.add(
@@ -302,43 +298,51 @@ bool SweepTask::index_ok(const Step& step, std::int64_t i, std::int64_t index) {
       Error(Error::Kind::index,
             fmt::format("{}{} = {} is outside [0, {})", instr.label ? instr.label : "gather: index",
                         position_text(s_.program, 0, row_dims, row_ + i, r_.first_row), index, s_.columns)));
-  return false;
 }
 
-std::int64_t SweepTask::index_of(std::int32_t reg, std::int64_t i) const {
-  const auto* p = static_cast<const std::int64_t*>(pointers_[reg]);
-  return s_.registers[reg].kind == Register::Kind::scalar ? *p : p[i];
+// Calls run(row of the tile, element) where the row's index, in register b, is one of the tile's columns, which are
+// `across` elements apart in rows side by side; run(row, -1) after a complaint where it is none of the space's.
+template <class Run>
+void SweepTask::each_index(const Step& step, std::int64_t across, Run&& run) {
+  const auto* indices = static_cast<const std::int64_t*>(pointers_[step.b]);
+  const std::int64_t ahead = s_.registers[step.b].kind == Register::Kind::scalar ? 0 : 1;
+  const std::int64_t side = s_.upright() ? side_ : 1, to_next = s_.upright() ? across : 1;
+  const auto columns = static_cast<std::uint64_t>(s_.columns), width = static_cast<std::uint64_t>(width_);
+  for (std::int64_t row = 0; row < rows_; row += side) {
+    for (std::int64_t k = 0; k < side; ++k) {
+      const std::int64_t i = row + k, index = indices[i * ahead], column = index - column_;
+      if (static_cast<std::uint64_t>(column) < width) {
+        run(i, row * width_ + column * to_next + k);
+      } else if (static_cast<std::uint64_t>(index) >= columns) {
+        complain_of_index(step, i, index);
+        run(i, std::int64_t{-1});
+      }
+    }
+  }
 }
 
 void SweepTask::pick(const Step& step) {
-  const auto size = size_of(s_.registers[step.a].type);
-  const auto* from = static_cast<const std::byte*>(pointers_[step.a]);
-  auto* dst = static_cast<std::byte*>(pointers_[step.dst]);
-  const std::int64_t across = step_of(s_.registers[step.a]);
-  for (std::int64_t i = 0; i < rows_; ++i) {
-    const std::int64_t index = index_of(step.b, i);
-    if (!index_ok(step, i, index)) {
-      std::memset(dst + i * static_cast<std::int64_t>(size), 0, size);
-      continue;
-    }
-    if (index < column_ || index >= column_ + width_) continue;
-    std::memcpy(dst + i * static_cast<std::int64_t>(size),
-                from + place_of(i, index - column_, across) * static_cast<std::int64_t>(size), size);
-  }
+  const auto picked = [&]<class T>(T) {
+    const auto* from = static_cast<const T*>(pointers_[step.a]);
+    auto* dst = static_cast<T*>(pointers_[step.dst]);
+    each_index(step, step_of(s_.registers[step.a]),
+               [&](std::int64_t row, std::int64_t element) { dst[row] = element < 0 ? T{0} : from[element]; });
+  };
+  size_of(s_.registers[step.a].type) == 4 ? picked(std::uint32_t{}) : picked(std::uint64_t{});
 }
 
 void SweepTask::place(const Step& step) {
-  const auto size = size_of(s_.registers[step.dst].type);
-  auto* dst = static_cast<std::byte*>(pointers_[step.dst]);
-  const auto* from = static_cast<const std::byte*>(pointers_[step.a]);
-  const bool one = s_.registers[step.a].kind == Register::Kind::scalar;
-  std::memset(dst, 0, static_cast<std::size_t>(count_) * size);
-  for (std::int64_t i = 0; i < rows_; ++i) {
-    const std::int64_t index = index_of(step.b, i);
-    if (!index_ok(step, i, index) || index < column_ || index >= column_ + width_) continue;
-    std::memcpy(dst + place_of(i, index - column_, side_) * static_cast<std::int64_t>(size),
-                from + (one ? 0 : i) * static_cast<std::int64_t>(size), size);
-  }
+  const std::size_t size = size_of(s_.registers[step.dst].type);
+  const std::int64_t ahead = s_.registers[step.a].kind == Register::Kind::scalar ? 0 : 1;
+  std::memset(pointers_[step.dst], 0, static_cast<std::size_t>(count_) * size);
+  const auto placed = [&]<class T>(T) {
+    const auto* from = static_cast<const T*>(pointers_[step.a]);
+    auto* dst = static_cast<T*>(pointers_[step.dst]);
+    each_index(step, side_, [&](std::int64_t row, std::int64_t element) {
+      if (element >= 0) dst[element] = from[row * ahead];
+    });
+  };
+  size == 4 ? placed(std::uint32_t{}) : placed(std::uint64_t{});
 }
 
 void SweepTask::check(const Step& step, std::int64_t from, std::int64_t n, bool of_rows) {
