@@ -347,6 +347,14 @@ class Compiler {
     }
   }
 
+  // The number, or the row value, that a full value is copies of; otherwise itself.
+  std::int32_t repeated_in(std::int32_t v) const {
+    const Instr& i = instr(v);
+    if (i.kind != Instr::Kind::compute || i.op != Op::copy || i.level != Level::full) return v;
+    const Instr& one = instr(i.arg[0]);
+    return one.level != Level::full && one.type == i.type ? i.arg[0] : v;
+  }
+
   bool same_in_every_row(std::int32_t operand) const {
     return !s_.flat && !s_.long_rows && s_.operand_row_layouts[operand].rank > 0 &&
            repeats(s_.operand_row_layouts[operand]);
@@ -408,13 +416,13 @@ class Compiler {
       std::int32_t* to[] = {&step.a, &step.b, &step.c};
       for (int k = 0; k < 3; ++k) {
         if (i.arg[k] < 0) continue;
-        const Instr& from = instr(i.arg[k]);
+        const std::int32_t from = repeated_in(i.arg[k]);
         const bool rows_alone = s_.rows_per_tile == 1 || s_.row_by_row;
-        if (from.level == Level::scalar || (from.level == Level::row && rows_alone)) {
+        if (instr(from).level == Level::scalar || (instr(from).level == Level::row && rows_alone)) {
           mask |= 1u << k;
-          *to[k] = any_row(i.arg[k]);
+          *to[k] = any_row(from);
         } else {  // in strips, a row value itself
-          *to[k] = operand(i.arg[k]);
+          *to[k] = operand(from);
         }
       }
       choose(step, i, mask, code, false);

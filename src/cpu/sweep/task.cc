@@ -10,7 +10,7 @@ namespace {
 struct TaskMemory {
   BufferPtr buffer;
   std::vector<void*> pointers;
-  std::vector<std::byte*> scratch;
+  std::vector<std::byte*> scratch, rows;
 
   std::byte* of(std::size_t bytes) {
     if (buffer.bytes() < bytes) {
@@ -43,6 +43,8 @@ SweepTask::SweepTask(SweepRun& run, std::int64_t index) : r_(run), s_(run.s), in
   TaskMemory& memory = task_memory();
   std::byte* at = memory.of(slots + rows + scratch + accumulators + sums * lane_bytes_ + 256);
   memory.pointers.resize(s_.registers.size());
+  memory.rows.resize(s_.moving.size());
+  of_row_ = memory.rows.data();
   memory.scratch.clear();
   pointers_ = memory.pointers.data();
   std::byte* slot_base = at;
@@ -97,23 +99,36 @@ void SweepTask::run() {
   for (std::size_t c = 0; c < columns_.size(); ++c) r_.columns[c][index_] = columns_[c].finish();
 }
 
+// Where memory's row begins, for registers that find their rows; all of the memory for others.
+void SweepTask::find_rows() {
+  for (std::size_t k = 0; k < s_.moving.size(); ++k) {
+    const Register& reg = s_.registers[s_.moving[k]];
+    if (reg.kind == Register::Kind::scratch) continue;
+    const bool in = reg.kind == Register::Kind::operand;
+    of_row_[k] =
+        in ? r_.operand_data(reg.index) : static_cast<std::byte*>(r_.args[s_.program.outputs[reg.index].slot].data);
+    if (!reg.by_row || reg.each_row) continue;
+    const Layout& rows = in ? s_.operand_row_layouts[reg.index] : s_.output_row_layouts[reg.index];
+    walk(rows, row_, 1, [&](std::int64_t address, std::int64_t, std::int64_t, std::int64_t) {
+      of_row_[k] += address * bytes_of(reg);
+    });
+  }
+  found_row_ = row_;
+}
+
 void SweepTask::move_pointers() {
-  for (std::int32_t i : s_.moving) {
+  if (found_row_ != row_) find_rows();
+  for (std::size_t k = 0; k < s_.moving.size(); ++k) {
+    const std::int32_t i = s_.moving[k];
     const Register& reg = s_.registers[i];
     if (reg.kind == Register::Kind::scratch) {
       pointers_[i] = scratch_[reg.index] + column_ * side_ * bytes_of(reg);
       continue;
     }
-    const bool in = reg.kind == Register::Kind::operand;
-    std::byte* data =
-        in ? r_.operand_data(reg.index) : static_cast<std::byte*>(r_.args[s_.program.outputs[reg.index].slot].data);
     std::int64_t at = reg.each_row ? 0 : first_;
-    if (reg.by_row && !reg.each_row) {
-      const Layout& rows = in ? s_.operand_row_layouts[reg.index] : s_.output_row_layouts[reg.index];
+    if (reg.by_row && !reg.each_row)
       at = reg.piece == 0 ? column_ * step_of(reg) : column_ / reg.piece * reg.step + column_ % reg.piece;
-      walk(rows, row_, 1, [&](std::int64_t address, std::int64_t, std::int64_t, std::int64_t) { at += address; });
-    }
-    pointers_[i] = data + at * bytes_of(reg);
+    pointers_[i] = of_row_[k] + at * bytes_of(reg);
   }
 }
 

@@ -16,6 +16,7 @@ class SweepTask {
 
  private:
   // Tiles, rows and stages (task.cc).
+  void find_rows();
   void move_pointers();
   void run_flat();
   void run_rows();
@@ -95,6 +96,8 @@ class SweepTask {
   std::int64_t index_;
   void** pointers_ = nullptr;
   std::byte** scratch_ = nullptr;
+  std::byte** of_row_ = nullptr;  // of moving registers, for row found_row_
+  std::int64_t found_row_ = -1;
   Accumulator* accumulators_ = nullptr;
   std::byte* lanes_ = nullptr;
   std::size_t lane_bytes_ = 0;
