@@ -9,6 +9,7 @@
 #include "cpu/gemm/bf16.h"
 #include "cpu/library.h"
 #include "cpu/library/copy.h"
+#include "cpu/model/cpu_model.h"
 #include "cpu/sweep/sweep.h"
 
 namespace ebb::cpu {
@@ -90,6 +91,7 @@ class CpuBackend final : public Backend {
   void from_host(Buffer& to, const void* from, std::size_t bytes) override { std::memcpy(to.data, from, bytes); }
   void synchronize() override {}
   BlockSource& memory() override { return *block_source({}); }
+  int bytes_of_a_function() const override { return cpu_model().function_bytes; }
   bool reduces_rows_beside() const override { return true; }
   bool rounds_to_bf16() const override { return gemm_bf16_tiles() != nullptr; }
 };

@@ -147,6 +147,9 @@ struct CpuModel {
   std::size_t sweep_tile_bytes = 16 << 10;
   // Sums over rows that all threads add instead of one: partial sums × columns (chosen, not measured).
   std::int64_t sweep_shared_sums = 4096;
+  // What a special function of an element costs, in bytes of memory traffic: sweeps compute values again that would cost
+  // more to write and to read (schedule/recompute.h). So much that none with such a function is (chosen).
+  int function_bytes = 256;
   // Elements of a row whose stages share a tile, and from which on loops run over one row of it at a time: row values
   // are then single numbers, and sums are part of a loop. On a Cascade Lake, ns per element with such loops and with
   // row values spread over tiles of 4,096 elements: layer_norm of rows of 100 f32 1.31 and 1.62, 160 0.87 and 1.64, 256
