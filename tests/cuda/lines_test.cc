@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Lines on the GPU: scans, the best of a line, copies and scattered sums.
+#include <functional>
+
 #include "core/format_error.h"
+#include "cuda/backend.h"
 #include "cuda/library_on_gpu.h"
+#include "cuda/runtime/gpu.h"
+#include "cuda/tied_numbers.h"
 
 namespace ebb::testing {
 namespace {
@@ -64,6 +69,63 @@ TEST_P(LinesOnGpu, BestOfLongLines) {
       EXPECT_EQ(argmax(columns, 0).to_vector<std::int64_t>()[0], place);
     }
   }
+}
+
+// Groups of lanes, warps and blocks, for lines next to each other, interleaved and backwards; ties, NaN and zeros of
+// either sign. The reference looks at one element after the other.
+TEST(BestOnGpu, BestOfShortLines) {
+  use_emulated_device_without_gpu();
+  manual_seed(23);
+  const auto expect_best = [](const Tensor& x, const Tensor& there, int axis, const std::string& what) {
+    const Tensor lines = transpose(x, axis, x.rank() - 1);
+    const std::int64_t n = lines.size(-1);
+    const std::vector<double> numbers = lines.to_vector<double>();
+    const auto places = [&](const Tensor& found) {
+      return transpose(unsqueeze(found, axis), axis, x.rank() - 1).to_vector<std::int64_t>();
+    };
+    const std::vector<std::int64_t> most = places(argmax(there, axis)), least = places(argmin(there, axis));
+    for (std::size_t line = 0; line < most.size(); ++line) {
+      const double* const y = numbers.data() + static_cast<std::int64_t>(line) * n;
+      const auto best = [&](auto beats) {
+        std::int64_t at = 0;
+        for (std::int64_t i = 1; i < n; ++i) {
+          if (!std::isnan(y[at]) && (std::isnan(y[i]) || beats(y[i], y[at]))) at = i;
+        }
+        return at;
+      };
+      ASSERT_EQ(most[line], best(std::greater<>())) << what << ", line " << line;
+      ASSERT_EQ(least[line], best(std::less<>())) << what << ", line " << line;
+    }
+  };
+  std::vector<std::int64_t> lengths{1, 2, 3, 5, 8, 9, 17, 33, 255, 256, 257, 512, 513, 1031};
+  for (const std::int64_t drawn : randint(1, 600, {6}).to_vector<std::int64_t>()) lengths.push_back(drawn);
+  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64, DType::i32, DType::u8,
+                            DType::bool_}) {
+    for (const std::int64_t n : lengths) {
+      const std::int64_t count = n < 20 ? 701 : 37;
+      const Tensor x = tied({count, n}, dtype, 7), there = x.to(kGpu).eval();
+      const std::string what = fmt::format("{}, {} lines of {}", name(dtype), count, n);
+      expect_best(x, there, 1, what);
+      expect_best(transpose(x, 0, 1), transpose(there, 0, 1), 0, what + ", transposed");
+      expect_best(flip(x, 1), flip(there, 1), 1, what + ", backwards");
+      const Tensor close = tied({5, n, 3}, dtype, 5);
+      expect_best(close, close.to(kGpu).eval(), 1, what + ", beside others");
+    }
+  }
+}
+
+// A large GPU is full of such lines' warps.
+TEST(BestOnGpu, ManyLinesHaveAWarpEach) {
+  use_emulated_device_without_gpu();
+  const cuda::GpuModel before = cuda::gpu(0).model();
+  cuda::GpuModel model = before;
+  model.best_tasks = 1;
+  cuda::gpu(0).set_model(model);
+  const Tensor x = tied({19, 3001}, DType::f32), there = x.to(kGpu).eval();
+  EXPECT_EQ(argmax(there, 1).to_vector<std::int64_t>(), argmax(x, 1).to_vector<std::int64_t>());
+  const Tensor few = tied({300, 5}, DType::bf16), moved = few.to(kGpu).eval();
+  EXPECT_EQ(argmin(moved, 1).to_vector<std::int64_t>(), argmin(few, 1).to_vector<std::int64_t>());
+  cuda::gpu(0).set_model(before);
 }
 
 // Rows of any length and start: copies take as many bytes at a time as both allow.

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstdlib>
 
 #include "core/ceil_div.h"
 #include "core/format_error.h"
@@ -63,6 +65,20 @@ void run_pad_zero(const LibraryCall& call, Gpu& gpu) {
   clear_elements(gpu, part_of(out, axis, end, out.shape[axis] - end));
 }
 
+namespace {
+
+// Lanes that take a line of those that lie close; 0: a block does.
+std::int64_t lanes_of_line(std::int64_t length, std::int64_t count, const GpuModel& model) {
+  const std::int64_t threads = model.best_tasks * kThreads;
+  if (length > (32 * count < threads ? model.short_best_line : model.longest_lane_line)) return 0;
+  std::int64_t lanes = 1;
+  while (lanes < 32 && lanes < length && (length > lanes * model.best_lane_elements || count * lanes < threads))
+    lanes *= 2;
+  return lanes;
+}
+
+}  // namespace
+
 void run_arg(const LibraryCall& call, Gpu& gpu) {
   const View x = at_least_1d(call.inputs[0]);
   const int axis = axis_of(call);
@@ -76,9 +92,10 @@ void run_arg(const LibraryCall& call, Gpu& gpu) {
   first.shape = lines;
   const KernelSource source{types + texts::best_of_lines};
   const std::int64_t length = x.shape[axis], count = lines.numel();
-  const bool beside = lies_side_by_side(x, axis);
-  // Enough pieces for all of a large GPU's threads, none of them short.
   const GpuModel& model = gpu.model();
+  const bool beside = lies_side_by_side(x, axis) || std::abs(x.strides[axis]) <= model.close_elements;
+  const std::int64_t lanes = beside ? lanes_of_line(length, count, model) : 0;
+  // Enough pieces for all of a large GPU's threads, none of them short.
   const std::int64_t wanted = model.best_tasks * (beside ? 1 : kThreads) / count;
   const std::int64_t least = beside ? model.best_piece : model.best_strip;
   const std::int64_t pieces = std::clamp<std::int64_t>(std::min(wanted, length / least), 1, model.most_best_pieces);
@@ -88,7 +105,9 @@ void run_arg(const LibraryCall& call, Gpu& gpu) {
                 .step = x.strides[axis],
                 .piece = (length + pieces - 1) / pieces,
                 .pieces = 1,
-                .places = nullptr};
+                .places = nullptr,
+                .lane_bits = lanes > 0 ? std::countr_zero(static_cast<std::uint64_t>(lanes)) : 0};
+  if (lanes > 0) return launch_elements(gpu, source, "best_of_short_lines", count * lanes, args);
   args.pieces = (length + args.piece - 1) / args.piece;
   BufferPtr keep;
   if (args.pieces > 1)

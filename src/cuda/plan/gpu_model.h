@@ -213,6 +213,11 @@ struct GpuModel {
   double timed_operations = 8e9;
   int timing_rounds = 4;
   float timing_sample = 0.2F, timing_gain = 0.98F;
+  // Lines of up to so many elements have a group of lanes each, longer ones where their warps fill a large GPU. A lane
+  // has so many elements before the line gets more lanes. Elements of a line lie close to each other up to this step:
+  // lanes that take neighbours of a line then share the bytes they load. (Chosen. With a block per line, 2,097,153
+  // lines of five numbers took 50 times PyTorch's time.)
+  std::int64_t short_best_line = 512, longest_lane_line = 4096, best_lane_elements = 8, close_elements = 8;
   // Products of halves with a long k and a narrow result are computed as parts of k side by side: otherwise there are
   // too few tiles for all multiprocessors. Decides bits; chosen, not measured.
   std::int64_t product_parts = 4, long_product = 16384, narrow_product = 1024;

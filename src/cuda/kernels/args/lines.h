@@ -26,8 +26,9 @@ struct BestArgs {
   i64 length, step;
   i64 piece, pieces;  // elements of a piece, and how many pieces a line has
   i64* places;        // of the best of each piece; null where a line is one
+  i64 lane_bits;      // of a group that has a line
 };
-EBB_ARGS(24, BestArgs);
+EBB_ARGS(25, BestArgs);
 
 struct ScannedLines {
   KernelView x, out;  // the first elements of the lines
