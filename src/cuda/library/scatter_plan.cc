@@ -43,6 +43,12 @@ std::optional<ScatterPlan> plan_own_sums(std::int64_t length, std::int64_t size,
   return plan;
 }
 
+// Short lines with neither many elements per place nor many neighbours: a block's threads would have little to do.
+bool adds_in_order(std::int64_t length, std::int64_t size, std::int64_t inner, const GpuModel& model) {
+  return inner < 32 && length <= model.line_in_order &&
+         (length <= model.line_of_warp || length < model.own_sums_per_place * size);
+}
+
 }  // namespace
 
 DType dtype_of_sums(const LibraryCall& call) {
@@ -92,10 +98,19 @@ ScatterPlan plan_scatter(const LibraryCall& call, const GpuModel& model) {
 
   const auto each = static_cast<std::int64_t>(size_of(dtype_of_sums(call)));
   const std::int64_t bytes = size * each, shared = bytes + kTurnSlots * static_cast<std::int64_t>(sizeof(u32));
-  if (is_floating(dtype) && same_lines && size > 0) {
-    if (const auto plan = plan_own_sums(length, size, inner, each, model)) return *plan;
-  }
   const bool fits = bytes > 0 && shared <= most_shared && same_lines;
+  if (is_floating(dtype) && same_lines && size > 0 && length > 0) {
+    const bool sparse = out.numel() > model.places_per_first * index.numel();
+    if (length <= (sparse ? model.line_of_firsts : model.line_of_places)) return {sparse ? Kind::firsts : Kind::places};
+    if (adds_in_order(length, size, inner, model)) {
+      if (rows && out.numel() >= model.worth_sorting) return {Kind::sorted};
+      const std::int64_t warps = std::min<std::int64_t>(model.own_sum_bytes / bytes, kThreads / 32);
+      if (warps > 1 && (lines >= model.lines_of_warps || length <= model.line_of_warp))
+        return {Kind::warp_sums, static_cast<int>(32 * warps), warps * bytes};
+    } else if (const auto plan = plan_own_sums(length, size, inner, each, model)) {
+      return *plan;
+    }
+  }
   const bool exact = (dtype == DType::f32 || is_half(dtype)) && inner * size < (std::int64_t{1} << 32) / kMostDigits &&
                      length < model.longest_exact && size <= model.exact_places * length;
   if (exact && !fits && same_lines && length >= model.long_line && (!rows || inner == 1)) return {Kind::exact};
@@ -116,10 +131,16 @@ ScatterPlan plan_scatter(const LibraryCall& call, const GpuModel& model) {
 std::string describe(const ScatterPlan& plan) {
   const std::string of_line = plan.pieces > 1 ? fmt::format("{} elements of a line", plan.piece) : "line";
   switch (plan.kind) {
+    case ScatterPlan::Kind::places:
+      return "thread per place, which looks through the line";
+    case ScatterPlan::Kind::firsts:
+      return "thread per element, the first for each place looks through the line";
     case ScatterPlan::Kind::threads:
       return "thread per line";
     case ScatterPlan::Kind::warps:
       return "warp per line";
+    case ScatterPlan::Kind::warp_sums:
+      return fmt::format("warp per line, {} in {} bytes of shared memory", plan.threads / 32, plan.shared_bytes);
     case ScatterPlan::Kind::shared:
       return fmt::format("block of {} threads per {}, {} bytes of shared memory", plan.threads, of_line,
                          plan.shared_bytes);
