@@ -24,7 +24,7 @@ namespace ebb {
 //   pick, place, gather, scatter..., index_..., cat, cumsum, cumprod, argmax, argsort, searchsorted, pad_zero,
 //   sparsemax_threshold:  i[0] = axis
 //   pad_zero          i = {axis, before, after}
-//   gather, scatter_zero_add  i[1]: no two elements of a line of the index are equal
+//   gather, scatter_zero_add  i[1]: an IndexLines, see calls/index_lines.h
 //   searchsorted      i = {axis, right}: equal elements come before a value, too
 //   argsort           i = {axis, descending, first, count}: places [first, first + count), or all where count is 0
 //   check             i = {1, from, to}: of an index that lies in [from, to); zeros: of any other number

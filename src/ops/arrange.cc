@@ -12,6 +12,7 @@
 #include "ebb/ops/numbers.h"
 #include "graph/formula.h"
 #include "ops/build.h"
+#include "ops/index_nodes.h"
 #include "ops/shape_nodes.h"
 
 namespace ebb {
@@ -107,7 +108,7 @@ std::pair<Tensor, Tensor> extremum_so_far(const char* op, Op place, const Tensor
   attrs.i[0] = a;
   const Tensor numbers = x.dtype() == DType::bool_ ? cast(x, DType::u8) : x;
   const Tensor at = make_node(place, DType::i64, x.shape(), {numbers}, attrs, op);
-  return {gather(x, a, at), at};
+  return {gather_node(x, a, at, IndexLines::runs), at};
 }
 
 // x has axes of one and of n elements at `at`: the first grows to n elements, each the sum of the second's up to it.

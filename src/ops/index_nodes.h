@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
+#include "calls/index_lines.h"
 #include "ebb/tensor.h"
 
 // The nodes behind the public index operations and their gradient rules. Indices are i64; the axis exists and shapes
@@ -10,10 +11,10 @@ namespace ebb {
 Tensor index_operand(const char* op, const Tensor& index);
 
 // x at index along an axis: a pick where the index has one element there and x's size elsewhere, else a gather.
-// `different`: no two elements of a line of the index are equal, as of a sort.
-Tensor gather_node(const Tensor& x, int axis, const Tensor& index, bool different = false);
+Tensor gather_node(const Tensor& x, int axis, const Tensor& index, IndexLines lines = IndexLines::any);
 // Zeros of `shape` with src added at index: the transpose of gather_node.
-Tensor scatter_zero_add(const Tensor& src, int axis, const Tensor& index, const Shape& shape, bool different = false);
+Tensor scatter_zero_add(const Tensor& src, int axis, const Tensor& index, const Shape& shape,
+                        IndexLines lines = IndexLines::any);
 Tensor scatter_node(const Tensor& x, int axis, const Tensor& index, const Tensor& src);
 // Slices of x, and zeros of `shape` with slices added.
 Tensor index_select_node(const Tensor& x, int axis, const Tensor& index);

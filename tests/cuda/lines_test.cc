@@ -7,6 +7,7 @@
 #include "cuda/library_on_gpu.h"
 #include "cuda/runtime/gpu.h"
 #include "cuda/tied_numbers.h"
+#include "ops/index_nodes.h"
 
 namespace ebb::testing {
 namespace {
@@ -99,8 +100,8 @@ TEST(BestOnGpu, BestOfShortLines) {
   };
   std::vector<std::int64_t> lengths{1, 2, 3, 5, 8, 9, 17, 33, 255, 256, 257, 512, 513, 1031};
   for (const std::int64_t drawn : randint(1, 600, {6}).to_vector<std::int64_t>()) lengths.push_back(drawn);
-  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64, DType::i32, DType::u8,
-                            DType::bool_}) {
+  for (const DType dtype :
+       {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64, DType::i32, DType::u8, DType::bool_}) {
     for (const std::int64_t n : lengths) {
       const std::int64_t count = n < 20 ? 701 : 37;
       const Tensor x = tied({count, n}, dtype, 7), there = x.to(kGpu).eval();
@@ -126,6 +127,60 @@ TEST(BestOnGpu, ManyLinesHaveAWarpEach) {
   const Tensor few = tied({300, 5}, DType::bf16), moved = few.to(kGpu).eval();
   EXPECT_EQ(argmin(moved, 1).to_vector<std::int64_t>(), argmin(few, 1).to_vector<std::int64_t>());
   cuda::gpu(0).set_model(before);
+}
+
+// Runs within a thread, a piece and over many of them; integers, whose sums are exact until they are rounded.
+TEST_P(LinesOnGpu, SumsOfRuns) {
+  std::vector<std::int64_t> lengths{1, 2, 31, 32, 33, 255, 256, 257, 2048, 2049, 6151};
+  for (const std::int64_t drawn : randint(1, 3000, {3}).to_vector<std::int64_t>()) lengths.push_back(drawn);
+  for (const std::int64_t n : lengths) {
+    for (const double often : {0.0, 0.001, 0.05, 0.6, 1.0}) {
+      const Tensor starts = rand({11, n}) < often, g = cast(randint(-2, 4, {11, n}), GetParam()).eval();
+      std::vector<std::int64_t> index = broadcast_to(arange(n), {11, n}).to_vector<std::int64_t>();
+      const std::vector<double> begins = cast(starts, DType::f64).to_vector<double>(), x = g.to_vector<double>();
+      std::vector<double> want(x.size(), 0.0);
+      for (std::size_t e = 0; e < x.size(); ++e) {
+        if (begins[e] == 0 && index[e] != 0) index[e] = index[e - 1];
+        want[e - e % static_cast<std::size_t>(n) + static_cast<std::size_t>(index[e])] += x[e];
+      }
+      const std::vector<double> rounded = tensor_from(want, {11, n}, GetParam()).to_vector<double>();
+      const Tensor at = tensor_from(index, {11, n}, DType::i64).to(kGpu).eval(), there = g.to(kGpu).eval();
+      const auto down = [](const Tensor& t) { return transpose(t, 0, 1).eval(); };
+      const auto sums = [](const Tensor& t, int axis, const Tensor& i) {
+        return scatter_zero_add(t, axis, i, t.shape(), IndexLines::runs);
+      };
+      const std::string what = fmt::format("{} elements, {}", n, often);
+      EXPECT_EQ(sums(there, 1, at).to_vector<double>(), rounded) << what;
+      EXPECT_EQ(down(sums(down(there), 0, down(at))).to_vector<double>(), rounded) << what << ", down";
+      EXPECT_EQ(transpose(sums(transpose(there, 0, 1), 0, down(at)), 0, 1).to_vector<double>(), rounded)
+          << what << ", views";
+      const Tensor three = down(there.slice(0, 0, 3)), places = down(at.slice(0, 0, 3));
+      const std::vector<double> close = down(sums(three, 0, places)).to_vector<double>();
+      EXPECT_TRUE(std::equal(close.begin(), close.end(), rounded.begin())) << what << ", beside two others";
+    }
+  }
+}
+
+// Ties, NaN and infinities; a line has the same bits alone and among others.
+TEST_P(LinesOnGpu, GradientsOfExtremaSoFar) {
+  for (const std::int64_t n : {5, 40, 700, 4100}) {
+    for (const int axis : {0, 1}) {
+      const Tensor x = axis == 1 ? tied({9, n}, GetParam()) : transpose(tied({9, n}, GetParam()), 0, 1).eval();
+      const auto of = [&](bool largest) {
+        return [axis, largest](const std::vector<Tensor>& in) {
+          return where(in[0] == in[0], (largest ? cummax(in[0], axis) : cummin(in[0], axis)).first, 0);
+        };
+      };
+      compare(fmt::format("cummax of {}, axis {}", n, axis), {x}, of(true));
+      compare(fmt::format("cummin of {}, axis {}", n, axis), {x}, of(false));
+    }
+    const Tensor g = real({5, n}).to(kGpu).eval(), at = cummax(randn({5, n}), 1).second.to(kGpu).eval();
+    const auto sums = [n](const Tensor& t, const Tensor& i) {
+      return scatter_zero_add(t, 1, i, t.shape(), IndexLines::runs).to_vector<double>();
+    };
+    const std::vector<double> all = sums(g, at), alone = sums(g.slice(0, 3, 4).eval(), at.slice(0, 3, 4).eval());
+    EXPECT_TRUE(std::equal(alone.begin(), alone.end(), all.begin() + 3 * n));
+  }
 }
 
 // Rows of any length and start: copies take as many bytes at a time as both allow.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// cat and pad_zero, argmax and argmin, scans: work along one axis.
+// cat and pad_zero, argmax and argmin, scans, sums of runs: work along one axis.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,6 +28,11 @@ View part(const View& v, int axis, std::int64_t start, const Shape& shape) {
 // Whether neighbours along the axis are neighbours in memory, in either direction.
 bool lies_side_by_side(const View& x, int axis) {
   return x.strides[axis] == 1 || x.strides[axis] == -1 || x.shape.numel() == x.shape[axis];
+}
+
+// Or near enough that a warp's loads share the bytes of memory they move.
+bool lies_close(const View& lines, int axis, std::int64_t length, const GpuModel& model) {
+  return std::abs(lines.strides[axis]) <= model.close_elements || lines.shape.numel() == 1 || length == 1;
 }
 
 }  // namespace
@@ -93,7 +98,7 @@ void run_arg(const LibraryCall& call, Gpu& gpu) {
   const KernelSource source{types + texts::best_of_lines};
   const std::int64_t length = x.shape[axis], count = lines.numel();
   const GpuModel& model = gpu.model();
-  const bool beside = lies_side_by_side(x, axis) || std::abs(x.strides[axis]) <= model.close_elements;
+  const bool beside = lies_close(first, axis, length, model);
   const std::int64_t lanes = beside ? lanes_of_line(length, count, model) : 0;
   // Enough pieces for all of a large GPU's threads, none of them short.
   const std::int64_t wanted = model.best_tasks * (beside ? 1 : kThreads) / count;
@@ -200,6 +205,45 @@ void run_scan(const LibraryCall& call, Gpu& gpu) {
     launch_blocks(gpu, source, places ? "best_before_pieces" : "scan_sums", count, args);
   }
   over_pieces("places_of_pieces", places ? "places_of_strips" : "scan_strips");
+}
+
+void add_runs(const LibraryCall& call, Gpu& gpu) {
+  View g = at_least_1d(call.inputs[0]), index = at_least_1d(call.inputs[1]), out = at_least_1d(call.outputs[0]);
+  if (g.shape.numel() == 0) return;
+  const int axis = axis_of(call);
+  const std::int64_t length = g.shape[axis];
+  g.shape = index.shape = out.shape = g.shape.with(axis, 1);
+  const bool blocks = length > kSumAlone && lies_close(index, axis, length, gpu.model());
+  std::int64_t threads = 32;
+  while (threads < kThreads && (!blocks || threads * kRunEach < length)) threads *= 2;
+  const std::int64_t pieces = ceil_div(length, blocks ? kRunEach * threads : kScanStrip),
+                     tasks = g.shape.numel() * pieces;
+  RunsArgs args{.index = kernel_view(index),
+                .g = kernel_view(g),
+                .out = kernel_view(out),
+                .length = length,
+                .index_step = index.strides[axis],
+                .g_step = g.strides[axis],
+                .out_step = out.strides[axis],
+                .pieces = pieces,
+                .heads = nullptr,
+                .open = nullptr};
+  const KernelSource source{
+      element_text(g.dtype) +
+      fmt::format("constexpr int kRunThreads = {};\nconstexpr bool kHalf = {};\n", threads, is_half(g.dtype)) +
+      texts::sum_runs};
+  const auto over_pieces = [&](const char* of_block, const char* of_thread) {
+    blocks ? launch_blocks(gpu, source, of_block, tasks, args, 0, static_cast<unsigned>(threads))
+           : launch_elements(gpu, source, of_thread, tasks, args);
+  };
+  BufferPtr kept_heads, kept_open;
+  if (pieces > 1) {
+    args.heads = elements<f64>(workspace(gpu, DType::f64, Shape{tasks}, kept_heads, label_of(call)));
+    args.open = elements<u32>(workspace(gpu, DType::i32, Shape{tasks}, kept_open, label_of(call)));
+    over_pieces("heads_of_pieces", "heads_of_strips");
+    launch_blocks(gpu, source, "add_heads", g.shape.numel(), args);
+  }
+  over_pieces("sums_of_pieces", "sums_of_strips");
 }
 
 }  // namespace ebb::cuda

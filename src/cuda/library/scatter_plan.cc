@@ -7,6 +7,7 @@
 #include <bit>
 #include <optional>
 
+#include "calls/index_lines.h"
 #include "cuda/kernels/args/index.h"
 
 namespace ebb::cuda {
@@ -84,7 +85,9 @@ ScatterPlan plan_scatter(const LibraryCall& call, const GpuModel& model) {
     return {Kind::last_on_chip, static_cast<int>(std::clamp<std::int64_t>(power_of_two_from(size), threads, kThreads)),
             bytes};
   }
-  if (!rows && call.attrs.i[1] != 0) return {Kind::put};
+  const auto known = rows ? IndexLines::any : static_cast<IndexLines>(call.attrs.i[1]);
+  if (known == IndexLines::different) return {Kind::put};
+  if (known == IndexLines::runs && is_floating(dtype) && index == out) return {Kind::runs};
   if (dtype == DType::i64 || dtype == DType::i32) {
     if (few_elements && !rows) return {Kind::threads};
     const std::int64_t bytes = out.numel() * static_cast<std::int64_t>(size_of(dtype));
@@ -151,6 +154,8 @@ std::string describe(const ScatterPlan& plan) {
       return "thread per element, exact sums in fixed point";
     case ScatterPlan::Kind::sorted:
       return "sorted by place";
+    case ScatterPlan::Kind::runs:
+      return "sums of runs";
     case ScatterPlan::Kind::put:
       return "thread per element, distinct places";
     case ScatterPlan::Kind::atomics:

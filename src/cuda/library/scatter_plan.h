@@ -20,6 +20,7 @@ struct ScatterPlan {
     own_sums,      // a block per piece of some neighbouring lines, each thread with its own sum for every place
     exact,         // a thread per element: sums in fixed point do not depend on the order
     sorted,        // elements are sorted by their places first
+    runs,          // neighbours that go to the place of their first: sums of runs
     put,           // a thread per element: no two go to the same place
     atomics,       // a thread per element: sums of integers have no order
     table,         // the same, in shared memory first
