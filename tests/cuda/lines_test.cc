@@ -197,6 +197,42 @@ TEST_P(LinesOnGpu, CopiesOfAllLengths) {
   }
 }
 
+// Bytes from and to any address: every head and tail, words cut out of two; what lies beside stays as it is.
+TEST(CopiesOnGpu, BytesFromAndToAnyAddress) {
+  use_emulated_device_without_gpu();
+  manual_seed(31);
+  const std::vector<std::int64_t> lengths{0, 1, 3, 15, 16, 17, 31, 47, 48, 100, 1000, 5003, 70001};
+  for (int from = 0; from < 17; ++from) {
+    for (const std::int64_t length : lengths) {
+      for (const int to : {0, 1, 2, 7, 8, 15}) {
+        if (length > 2000 && (from + to) % 3 != 0) continue;
+        const std::int64_t room = length + 40;
+        const Tensor x = cast(randint(0, 256, {room}), DType::u8).eval(), there = x.to(kGpu).eval();
+        const Tensor front = cast(randint(0, 256, {to}), DType::u8).eval(), behind = front + 1;
+        const auto joined = [&](const Tensor& y) {
+          const Device d = y.device();
+          return cat({front.to(d), narrow(y, 0, from, length), behind.eval().to(d), narrow(y, 0, from + 1, length)}, 0);
+        };
+        ASSERT_EQ(joined(there).to_vector<double>(), joined(x).to_vector<double>())
+            << length << " bytes from " << from << " to " << to;
+      }
+    }
+  }
+}
+
+// Rows that begin anywhere, copied by warps that have a whole part of one.
+TEST_P(LinesOnGpu, CopiesOfOddRows) {
+  for (const std::int64_t length : {17, 129, 255, 513, 1031}) {
+    const Tensor x = real({7, length + 9}), there = x.to(kGpu).eval();
+    for (const std::int64_t first : {0, 1, 3}) {
+      const auto f = [&](const Tensor& y) {
+        return cat({narrow(y, 1, 0, 1), narrow(y, 1, first, length), narrow(y, 1, first + 1, length)}, 1);
+      };
+      ASSERT_EQ(f(x).to_vector<double>(), f(there).to_vector<double>()) << first << ", " << length;
+    }
+  }
+}
+
 // Lines with repeated places, in shared memory or not; an axis that is not the last; fewer lines than the result has.
 TEST_P(LinesOnGpu, SumsOfScatteredLines) {
   for (const std::int64_t size : {3, 300, 7000}) {

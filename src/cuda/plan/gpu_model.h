@@ -247,9 +247,8 @@ struct GpuModel {
   bool each_row_anew = false;
 
   // ---- Copies and runs (all chosen, not measured).
-  // Bytes per block where many copies are one launch: eight words per thread, eight times; most blocks per
-  // copy.
-  std::size_t copied_bytes_per_block = kThreads * 8 * 8, most_copying_blocks = 512;
+  // Bytes per block where many copies are one launch: four words of 16 bytes per thread; most blocks per copy.
+  std::size_t copied_bytes_per_block = kThreads * 4 * 16, most_copying_blocks = 1024;
   // Pinned memory for copies from and to the host: bytes of a piece, and the number of pieces, used in rotation.
   static constexpr std::size_t staging_bytes = std::size_t{512} << 10, staging_pieces = 16;
   // An event costs as much as a launch: runs between events, and between checks for runs that have ended. Slots for
