@@ -169,6 +169,22 @@ TEST_P(ScatterOnGpu, ShortLinesHaveTheSameBitsInEveryBatch) {
   }
 }
 
+// Of a few elements and of many, with several for a place, beyond x or below it.
+TEST_P(ScatterOnGpu, ExtremaOfPlaces) {
+  for (const auto& [length, places, inner] : {std::tuple{5, 40, 1}, {5, 3, 7}, {16, 10, 1}, {17, 10, 1}, {1, 9, 3}}) {
+    const Tensor x = real({30, places, inner}), src = real({30, length, inner}),
+                 index = randint(0, places, {30, length, inner}).eval();
+    for (const char* how : {"amax", "amin"}) {
+      for (const bool self : {true, false}) {
+        compare(fmt::format("{} of {} for {} places, {} behind", how, length, places, inner), {x, src},
+                [&](const std::vector<Tensor>& in) {
+                  return scatter_reduce(in[0], 1, index.to(in[0].device()), in[1], how, self);
+                });
+      }
+    }
+  }
+}
+
 TEST_P(ScatterOnGpu, PutsTheLast) {
   for (const auto& [places, length] : kLines) {
     const Tensor x = real({3, places}), src = real({3, length}), index = randint(0, places, {3, length}).eval();
