@@ -21,8 +21,8 @@ namespace ebb {
 //   reduce            axes
 //   permute           i[a] packed by pack_axes
 //   narrow            i = {axis, start, step}; the length is the node's shape; step may be negative
-//   pick, place, gather, scatter..., index_..., cat, cumsum, cumprod, argmax, argsort, searchsorted, pad_zero,
-//   sparsemax_threshold:  i[0] = axis
+//   pick, place, gather, scatter..., index_..., cat, cumsum, cumprod, linear_recurrence, argmax, argsort, searchsorted,
+//   pad_zero, sparsemax_threshold:  i[0] = axis
 //   pad_zero          i = {axis, before, after}
 //   gather, scatter_zero_add  i[1]: an IndexLines, see calls/index_lines.h
 //   searchsorted      i = {axis, right}: equal elements come before a value, too

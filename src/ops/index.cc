@@ -103,6 +103,10 @@ Tensor gather_dot_node(const Tensor& x, const Tensor& y, const Tensor& index) {
   return make_node(Op::gather_dot, compute_dtype(x.dtype()), index.shape(), {x, y, index}, {}, "weighted_gather");
 }
 
+Tensor linear_recurrence(const Tensor& g, const Tensor& x, int axis) {
+  return make_node(Op::linear_recurrence, g.dtype(), g.shape(), {g, x}, along(axis));
+}
+
 Tensor argsort_range(const Tensor& x, int axis, bool descending, std::int64_t first, std::int64_t count) {
   if (count == 0) return zeros(x.shape().with(axis, 0), DType::i64);
   const Tensor numbers = x.dtype() == DType::bool_ ? cast(x, DType::u8) : x;

@@ -29,6 +29,9 @@ Tensor weighted_gather_node(const Tensor& x, const Tensor& index, const Tensor& 
 Tensor weighted_scatter_node(const Tensor& y, const Tensor& index, const Tensor& weight, std::int64_t size);
 Tensor gather_dot_node(const Tensor& x, const Tensor& y, const Tensor& index);
 
+// s_i = g_i + x_{i+1}·s_{i+1} along the axis, for g and x of one shape and floating dtype. Summed in f64.
+Tensor linear_recurrence(const Tensor& g, const Tensor& x, int axis);
+
 // Places [first, first + count) of argsort along an axis, without sorting the others.
 Tensor argsort_range(const Tensor& x, int axis, bool descending, std::int64_t first, std::int64_t count);
 

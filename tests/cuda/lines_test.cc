@@ -161,6 +161,79 @@ TEST_P(LinesOnGpu, SumsOfRuns) {
   }
 }
 
+// s_i = g_i + x_{i+1}·s_{i+1} against long double: lines of every kind, factors that grow, vanish or are zero.
+TEST_P(LinesOnGpu, LinearRecurrences) {
+  std::vector<std::int64_t> lengths{1, 2, 31, 33, 255, 256, 257, 2049, 6151};
+  for (const std::int64_t drawn : randint(1, 3000, {3}).to_vector<std::int64_t>()) lengths.push_back(drawn);
+  for (const std::int64_t n : lengths) {
+    for (const double size : {0.0, 0.5, 1.0, 3.0}) {
+      const Tensor any = cast(size + 0.2 * randn({11, n}), GetParam()), g = real({11, n});
+      const Tensor x = where(rand({11, n}) < 0.002, 0, any).eval();
+      const std::vector<double> of_g = g.to_vector<double>(), of_x = x.to_vector<double>();
+      std::vector<double> want(of_g.size()), most(of_g.size());
+      for (std::size_t line = 0; line < 11; ++line) {
+        long double carry = 0, bound = 0;
+        bool overflows = false;  // f64: then 0·∞ may follow
+        for (std::size_t i = static_cast<std::size_t>(n); i-- > 0;) {
+          const std::size_t e = line * static_cast<std::size_t>(n) + i;
+          const long double s = of_g[e] + carry, size_of_terms = std::fabs(of_g[e]) + bound;
+          overflows |= size_of_terms > 1e307L;
+          want[e] = static_cast<double>(s), most[e] = overflows ? HUGE_VAL : static_cast<double>(size_of_terms);
+          carry = of_x[e] * s, bound = std::fabs(of_x[e]) * size_of_terms;
+        }
+      }
+      const double largest = GetParam() == DType::f64 ? 1e308 : GetParam() == DType::f16 ? 6e4 : 3e38;
+      const double epsilon = GetParam() == DType::f64   ? 1e-11
+                             : GetParam() == DType::f32 ? 1.2e-7
+                             : GetParam() == DType::f16 ? 1e-3
+                                                        : 8e-3;
+      const Tensor there = g.to(kGpu).eval(), factors = x.to(kGpu).eval();
+      const auto down = [](const Tensor& t) { return transpose(t, 0, 1).eval(); };
+      for (const Tensor& found :
+           {linear_recurrence(there, factors, 1), transpose(linear_recurrence(down(there), down(factors), 0), 0, 1),
+            transpose(linear_recurrence(transpose(there, 0, 1), down(factors), 0), 0, 1), linear_recurrence(g, x, 1)}) {
+        const std::vector<double> got = found.to_vector<double>();
+        for (std::size_t e = 0; e < got.size(); ++e) {
+          if (most[e] > 0.9 * largest) continue;  // it may overflow
+          ASSERT_NEAR(got[e], want[e],
+                      epsilon * std::fabs(want[e]) + 1e-11 * most[e] + (GetParam() == DType::f16 ? 1e-7 : 0))
+              << n << " elements, factors near " << size << ", element " << e;
+        }
+      }
+    }
+  }
+  const Tensor g = real({3, 5}), x = real({3, 5});
+  compare("linear_recurrence", {g, x},
+          [](const std::vector<Tensor>& in) { return linear_recurrence(in[0], in[1], 1); });
+}
+
+// Factors of a piece that multiply to more than f64 holds, and nothing behind them.
+TEST_P(LinesOnGpu, LargeFactorsOfNothing) {
+  const std::int64_t n = 3000;
+  const Tensor x = full({n}, 15.0, GetParam()), g = cast(arange(n) < 3, GetParam()).eval();
+  const std::vector<double> s = linear_recurrence(g.to(kGpu), x.to(kGpu).eval(), 0).to_vector<double>();
+  EXPECT_EQ(std::vector<double>(s.begin(), s.begin() + 4), (std::vector<double>{241, 16, 1, 0}));
+}
+
+// Products along lines, with zeros and infinities among them.
+TEST_P(LinesOnGpu, GradientsOfProducts) {
+  for (const std::int64_t n : {1, 3, 40, 513}) {
+    const Tensor x = cast(1 + randn({6, n}) * (0.5 / static_cast<double>(n)), GetParam()).eval();
+    for (const int axis : {0, 1}) {
+      const auto along = [axis](auto f) {
+        return [axis, f](const std::vector<Tensor>& in) { return f(axis == 1 ? in[0] : transpose(in[0], 0, 1), axis); };
+      };
+      const auto all = along([](const Tensor& t, int a) { return prod(t, a); });
+      const auto so_far = along([](const Tensor& t, int a) { return cumprod(t, a); });
+      const Tensor zeros_among = where(rand({6, n}) < 1.5 / static_cast<double>(n), 0, x).eval();
+      for (const Tensor& y : {x, zeros_among}) {
+        compare(fmt::format("prod of {}, axis {}", n, axis), {y}, all);
+        compare(fmt::format("cumprod of {}, axis {}", n, axis), {y}, so_far);
+      }
+    }
+  }
+}
+
 // Ties, NaN and infinities; a line has the same bits alone and among others.
 TEST_P(LinesOnGpu, GradientsOfExtremaSoFar) {
   for (const std::int64_t n : {5, 40, 700, 4100}) {
@@ -181,6 +254,31 @@ TEST_P(LinesOnGpu, GradientsOfExtremaSoFar) {
     const std::vector<double> all = sums(g, at), alone = sums(g.slice(0, 3, 4).eval(), at.slice(0, 3, 4).eval());
     EXPECT_TRUE(std::equal(alone.begin(), alone.end(), all.begin() + 3 * n));
   }
+}
+
+// A single long row is the work of many blocks, wherever an element of it is picked or placed.
+TEST_P(LinesOnGpu, ALongRowAlone) {
+  if (GetParam() == DType::f64) GTEST_SKIP() << "as in f32";
+  const std::int64_t n = (1 << 18) + 7;
+  const Tensor x = real({1, n}), target = full({1}, n - 3, DType::i64);
+  compare("focal loss", {x},
+          [&](const std::vector<Tensor>& in) { return softmax_focal_loss(in[0], target.to(in[0].device()), {}); });
+  compare("cross-entropy", {x},
+          [&](const std::vector<Tensor>& in) { return cross_entropy(in[0], target.to(in[0].device()), {}); });
+  const Tensor there = variable(x.to(kGpu).eval());
+  const Tensor loss = softmax_focal_loss(there, target.to(kGpu), {}), slope = backward(loss)[there];
+  const std::vector<Tensor> results{loss, slope};
+  EXPECT_EQ(print_schedule(results).find("block per row"), std::string::npos) << print_schedule(results);
+  const auto message = [](const Tensor& y, std::int64_t place) -> std::string {
+    try {
+      cross_entropy(y, full({1}, place, DType::i64).to(y.device()), {}).item<double>();
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "nothing was wrong";
+  };
+  EXPECT_EQ(message(x, n), message(x.to(kGpu), n));
+  EXPECT_NE(message(x, n).find(fmt::format("{}", n)), std::string::npos) << message(x, n);
 }
 
 // Rows of any length and start: copies take as many bytes at a time as both allow.

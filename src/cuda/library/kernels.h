@@ -127,6 +127,7 @@ void run_arg(const LibraryCall& call, Gpu& gpu);  // argmax, argmin
 void run_argsort(const LibraryCall& call, Gpu& gpu);
 void run_searchsorted(const LibraryCall& call, Gpu& gpu);
 void run_scan(const LibraryCall& call, Gpu& gpu);  // cumsum, cumprod
-void add_runs(const LibraryCall& call, Gpu& gpu);  // scatter_zero_add with IndexLines::runs
+void run_recurrence(const LibraryCall& call,
+                    Gpu& gpu);  // linear_recurrence, and scatter_zero_add with IndexLines::runs
 
 }  // namespace ebb::cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// cat and pad_zero, argmax and argmin, scans, sums of runs: work along one axis.
+// cat and pad_zero, argmax and argmin, scans and recurrences: work along one axis.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -207,43 +207,43 @@ void run_scan(const LibraryCall& call, Gpu& gpu) {
   over_pieces("places_of_pieces", places ? "places_of_strips" : "scan_strips");
 }
 
-void add_runs(const LibraryCall& call, Gpu& gpu) {
-  View g = at_least_1d(call.inputs[0]), index = at_least_1d(call.inputs[1]), out = at_least_1d(call.outputs[0]);
+void run_recurrence(const LibraryCall& call, Gpu& gpu) {
+  View g = at_least_1d(call.inputs[0]), factors = at_least_1d(call.inputs[1]), out = at_least_1d(call.outputs[0]);
   if (g.shape.numel() == 0) return;
   const int axis = axis_of(call);
   const std::int64_t length = g.shape[axis];
-  g.shape = index.shape = out.shape = g.shape.with(axis, 1);
-  const bool blocks = length > kSumAlone && lies_close(index, axis, length, gpu.model());
+  g.shape = factors.shape = out.shape = g.shape.with(axis, 1);
+  const bool blocks = length > kSumAlone && lies_close(factors, axis, length, gpu.model());
   std::int64_t threads = 32;
-  while (threads < kThreads && (!blocks || threads * kRunEach < length)) threads *= 2;
-  const std::int64_t pieces = ceil_div(length, blocks ? kRunEach * threads : kScanStrip),
+  while (threads < kThreads && (!blocks || threads * kCarryEach < length)) threads *= 2;
+  const std::int64_t pieces = ceil_div(length, blocks ? kCarryEach * threads : kScanStrip),
                      tasks = g.shape.numel() * pieces;
-  RunsArgs args{.index = kernel_view(index),
-                .g = kernel_view(g),
-                .out = kernel_view(out),
-                .length = length,
-                .index_step = index.strides[axis],
-                .g_step = g.strides[axis],
-                .out_step = out.strides[axis],
-                .pieces = pieces,
-                .heads = nullptr,
-                .open = nullptr};
-  const KernelSource source{
-      element_text(g.dtype) +
-      fmt::format("constexpr int kRunThreads = {};\nconstexpr bool kHalf = {};\n", threads, is_half(g.dtype)) +
-      texts::sum_runs};
+  RecurrenceArgs args{.factors = kernel_view(factors),
+                      .g = kernel_view(g),
+                      .out = kernel_view(out),
+                      .length = length,
+                      .factor_step = factors.strides[axis],
+                      .g_step = g.strides[axis],
+                      .out_step = out.strides[axis],
+                      .pieces = pieces,
+                      .carries = nullptr,
+                      .products = nullptr};
+  const KernelSource source{element_text(g.dtype) +
+                            fmt::format("constexpr int kLineThreads = {};\nconstexpr bool kHalf = {}, kRuns = {};\n",
+                                        threads, is_half(g.dtype), call.op == Op::scatter_zero_add) +
+                            texts::recurrence};
   const auto over_pieces = [&](const char* of_block, const char* of_thread) {
     blocks ? launch_blocks(gpu, source, of_block, tasks, args, 0, static_cast<unsigned>(threads))
            : launch_elements(gpu, source, of_thread, tasks, args);
   };
-  BufferPtr kept_heads, kept_open;
+  BufferPtr kept_carries, kept_products;
   if (pieces > 1) {
-    args.heads = elements<f64>(workspace(gpu, DType::f64, Shape{tasks}, kept_heads, label_of(call)));
-    args.open = elements<u32>(workspace(gpu, DType::i32, Shape{tasks}, kept_open, label_of(call)));
-    over_pieces("heads_of_pieces", "heads_of_strips");
-    launch_blocks(gpu, source, "add_heads", g.shape.numel(), args);
+    args.carries = elements<f64>(workspace(gpu, DType::f64, Shape{tasks}, kept_carries, label_of(call)));
+    args.products = elements<f64>(workspace(gpu, DType::f64, Shape{tasks}, kept_products, label_of(call)));
+    over_pieces("carries_of_pieces", "carries_of_strips");
+    launch_blocks(gpu, source, "add_carries", g.shape.numel(), args);
   }
-  over_pieces("sums_of_pieces", "sums_of_strips");
+  over_pieces("results_of_pieces", "results_of_strips");
 }
 
 }  // namespace ebb::cuda

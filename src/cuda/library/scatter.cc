@@ -343,7 +343,7 @@ void run_scatter_zero_add(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   const View out = t.out;
   const bool integers = out.dtype == DType::i64 || out.dtype == DType::i32;
   if (plan.kind == Kind::places || plan.kind == Kind::firsts) return t.sought_sums(plan);
-  if (plan.kind == Kind::runs) return add_runs(call, gpu);
+  if (plan.kind == Kind::runs) return run_recurrence(call, gpu);
   if (plan.kind == Kind::own_sums) return t.own_sums(plan);
   if (plan.kind == Kind::exact) return t.exact_sums();
   if (plan.kind == Kind::sorted) return add_long_lines(call, gpu, mark, out, t.index, t.src);

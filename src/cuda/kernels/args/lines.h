@@ -19,7 +19,7 @@ constexpr int kSumPiece = kSumEach * kThreads;
 constexpr int kSumGroup = kThreads;  // pieces of a line up to which one pass makes them
 constexpr int kSumChunks = 396;      // of a longer line: three blocks on each of an H200's multiprocessors
 constexpr int kSumAlone = 32;        // a line of up to so many is a thread's
-constexpr int kRunEach = 8;          // of a thread that adds runs; 32 is a multiple
+constexpr int kCarryEach = 8;        // of a thread, in a recurrence
 
 struct BestArgs {
   KernelView x;  // the first elements of the lines
@@ -41,15 +41,15 @@ struct ScanArgs : ScannedLines {
 };
 EBB_ARGS(42, ScanArgs);
 
-// Sums of runs of a line's elements.
-struct RunsArgs {
-  KernelView index, g, out;  // the first elements of the lines
-  i64 length, index_step, g_step, out_step;
-  i64 pieces;  // of a line, or strips
-  f64* heads;  // of pieces, and then what follows them; null where a line is one
-  u32* open;   // whether no run begins in a piece
+// Recurrences, and sums of runs.
+struct RecurrenceArgs {
+  KernelView factors, g, out;  // the first elements of the lines; instead of factors the index of runs
+  i64 length, factor_step, g_step, out_step;
+  i64 pieces;     // of a line, or strips
+  f64* carries;   // of pieces: what they carry on, and then what comes to them; null where a line is one
+  f64* products;  // of their factors
 };
-EBB_ARGS(61, RunsArgs);
+EBB_ARGS(61, RecurrenceArgs);
 
 // Sums or products of lines, by blocks.
 struct ScanOnceArgs : ScannedLines {
