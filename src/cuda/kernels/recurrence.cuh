@@ -39,7 +39,7 @@ EBB f64 product_of(f64 a, f64 b) {
 }
 EBB f64 apply(Carry to, f64 carry) { return to.sum + times(to.factor, carry); }
 EBB Carry join(Carry left, Carry right) { return {apply(left, right.sum), product_of(left.factor, right.factor)}; }
-constexpr Carry kNothing{0, 1};
+EBB Carry no_elements() { return {0, 1}; }
 EBB f64 from_lane(f64 x, int lane) {
   const u64 bits = bits_of(x);
   const u32 low = __shfl_sync(0xffffffffu, (u32)bits, lane & 31);
@@ -59,7 +59,7 @@ EBB Carry behind_thread(Carry mine, f64 (&totals)[2][kWarps]) {
   }
   if (lane == 0) totals[0][warp] = mine.sum, totals[1][warp] = mine.factor;
   Carry behind = from_lane(mine, lane + 1);
-  if (lane == 31) behind = kNothing;
+  if (lane == 31) behind = no_elements();
   __syncthreads();
   for (int w = warp + 1; w < kWarps; ++w) behind = join(behind, Carry{totals[0][w], totals[1][w]});
   return behind;
@@ -127,7 +127,7 @@ EBB void load_piece(const Args& a, i64 number, i64 begin, Piece& piece) {
   __syncthreads();
 }
 EBB Carry carry_of_thread(const Piece& piece) {
-  Carry all = kNothing;
+  Carry all = no_elements();
 #pragma unroll
   for (int j = kCarryEach - 1; j >= 0; --j) {
     const int e = threadIdx.x * kCarryEach + j;
@@ -180,10 +180,10 @@ extern "C" __global__ void __launch_bounds__(kLineThreads) add_carries(const Arg
     f64 after = 0;
     for (i64 end = a.pieces; end > 0; end -= kPiece) {
       const i64 first = end - kPiece + threadIdx.x * kCarryEach;
-      Carry each[kCarryEach], mine = kNothing;
+      Carry each[kCarryEach], mine = no_elements();
 #pragma unroll
       for (int j = kCarryEach - 1; j >= 0; --j) {
-        each[j] = first + j >= 0 ? Carry{carries[first + j], products[first + j]} : kNothing;
+        each[j] = first + j >= 0 ? Carry{carries[first + j], products[first + j]} : no_elements();
         mine = join(each[j], mine);
       }
       f64 carry = apply(behind_thread(mine, totals), after);
@@ -212,7 +212,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) carries_of_strips(const A
   EACH(task, a.g.n * a.pieces) {
     const Strip s = strip_of(a, task);
     const Line line = line_of(a, s.line);
-    Carry all = kNothing;
+    Carry all = no_elements();
 #pragma unroll 4
     for (i64 i = s.end - 1; i >= s.begin; --i) {
       const f64 factor = factor_at(a, line, i);
