@@ -73,7 +73,12 @@ Tensor prelu_dx(const Tensor& grad, const Tensor& x, const Tensor& weight) {
 }
 Tensor prelu_dw(const Tensor& grad, const Tensor& x, const Tensor& weight) {
   const auto [g, v] = widened(grad, x);
-  return cotangent(where(v > 0, 0, g * v), weight);
+  Tensor terms = where(v > 0, 0, g * v);
+  // One row per sample and channel first: channels alone are too few for a GPU.
+  std::vector<std::int64_t> behind;
+  for (int d = 2; d < x.rank(); ++d) behind.push_back(d);
+  if (weight.numel() > 1 && !behind.empty()) terms = sum(terms, behind, true);
+  return cotangent(terms, weight);
 }
 }  // namespace
 TensorPair prelu_backward(const Tensor& grad, const Tensor& x, const Tensor& weight) {

@@ -90,10 +90,10 @@ namespace {
 
 Cotangents gather_rule(const RuleContext& c) {
   const auto axis = static_cast<int>(c.attrs.i[0]);
-  return {scatter_zero_add(c.grad, axis, c.inputs[1], c.inputs[0].shape(), c.attrs.i[1] != 0), {}};
+  return {scatter_zero_add(c.grad, axis, c.inputs[1], c.inputs[0].shape(), static_cast<IndexLines>(c.attrs.i[1])), {}};
 }
 Cotangents scatter_zero_add_rule(const RuleContext& c) {
-  return {gather_node(c.grad, static_cast<int>(c.attrs.i[0]), c.inputs[1], c.attrs.i[1] != 0), {}};
+  return {gather_node(c.grad, static_cast<int>(c.attrs.i[0]), c.inputs[1], static_cast<IndexLines>(c.attrs.i[1])), {}};
 }
 Cotangents scatter_rule(const RuleContext& c) {
   auto [x, src] = scatter_backward(c.grad, c.attrs.i[0], c.inputs[1]);

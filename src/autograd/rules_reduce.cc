@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <cmath>
+#include <limits>
 
 #include "autograd/rules.h"
 #include "core/format_error.h"
+#include "ebb/autograd.h"
 #include "ebb/backward/reduce.h"
 #include "ebb/ops.h"
 #include "ops/axes.h"
@@ -42,6 +44,26 @@ Tensor extremum_backward(const char* op, const Tensor& grad, const Tensor& x, co
   const std::uint32_t mask = axes_mask(op, axes, x.rank());
   const Tensor g = kept(op, widen(grad), x.shape(), mask, keepdim);
   return cotangent(extremum_backward(g, x, extremum(x, axes_of(mask, x.rank()), true)), x);
+}
+
+// y = Π x over some axes, y kept    dx_i = g·Π_{j≠i} x_j, as a quotient in f64, which holds the product of f32 numbers
+// that overflows. Zeros and infinities are counted instead of multiplied: x_i is one of them, or they are a factor.
+Tensor product_of_others(const Tensor& g, const Tensor& x, const Axes& axes) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const Tensor zero = x == 0, infinite = abs(x) == kInfinity, v = cast(x, DType::f64);
+  const auto count = [&](const Tensor& of) { return sum(cast(of, DType::f32), axes, true); };
+  const Tensor zeros = count(zero), infinities = count(infinite), signs = prod(where(infinite, sign(x), 1), axes, true);
+  const Tensor rest = prod(where(logical_or(zero, infinite), 1, v), axes, true);
+  const auto factor_of_zeros = [&](double others) { return cast(zeros <= others, DType::f64); };
+  const auto factor_of_infinities = [&](double others, const Tensor& sign_of_rest) {
+    return where(infinities > others, cast(sign_of_rest, DType::f64) * kInfinity, 1.0);
+  };
+  const Tensor all_infinities = factor_of_infinities(0, signs);
+  const Tensor others =
+      where(zero, rest * factor_of_zeros(1) * all_infinities,
+            where(infinite, rest * factor_of_zeros(0) * factor_of_infinities(1, signs * sign(x)),
+                  rest * factor_of_zeros(0) * all_infinities / where(logical_or(zero, infinite), 1, v)));
+  return cast(cast(g, DType::f64) * others, x.dtype());
 }
 
 // y = Π x along the last axis of [m, n], by halves: y = Π (left·right), one level after the other. Going back down,
@@ -107,21 +129,33 @@ Tensor mean_backward(const Tensor& grad, const Shape& shape, const Axes& axes, b
 Tensor prod_backward(const Tensor& grad, const Tensor& x, const Axes& axes, bool keepdim) {
   const std::uint32_t mask = axes_mask("prod_backward", axes, x.rank());
   const Tensor g = kept("prod_backward", widen(grad), x.shape(), mask, keepdim);
-  // [the others..., the reduced axes] as a matrix
-  std::vector<std::int64_t> order, sizes, back(static_cast<std::size_t>(x.rank()));
-  for (const bool reduced : {false, true}) {
-    for (int a = 0; a < x.rank(); ++a) {
-      if (in_mask(mask, a) == reduced) order.push_back(a);
-    }
-  }
-  for (std::size_t k = 0; k < order.size(); ++k) {
-    back[static_cast<std::size_t>(order[k])] = static_cast<std::int64_t>(k);
-    sizes.push_back(x.shape()[static_cast<int>(order[k])]);
-  }
   if (x.numel() == 0) return zeros_like(x);
-  const std::int64_t n = reduced_count(x.shape(), mask), m = x.numel() / n;
-  const Tensor rows = reshape(permute(widen(x), order), {m, n});
-  return cotangent(permute(reshape(row_products_backward(reshape(g, {m, 1}), rows), sizes), back), x);
+  // Further derivatives are those of products: quotients would lose them at zeros.
+  const auto products = [mask](const Tensor& cotangents, const Tensor& v) {
+    std::vector<std::int64_t> order, sizes,
+        back(static_cast<std::size_t>(v.rank()));  // [the others..., the reduced axes]
+    for (const bool reduced : {false, true}) {
+      for (int a = 0; a < v.rank(); ++a) {
+        if (in_mask(mask, a) == reduced) order.push_back(a);
+      }
+    }
+    for (std::size_t k = 0; k < order.size(); ++k) {
+      back[static_cast<std::size_t>(order[k])] = static_cast<std::int64_t>(k);
+      sizes.push_back(v.shape()[static_cast<int>(order[k])]);
+    }
+    const std::int64_t n = reduced_count(v.shape(), mask), m = v.numel() / n;
+    const Tensor rows = reshape(permute(v, order), {m, n});
+    return permute(reshape(row_products_backward(reshape(cotangents, {m, 1}), rows), sizes), back);
+  };
+  const Axes named = axes_of(mask, x.rank());
+  const Tensor dx = custom_function(
+      [named](const std::vector<Tensor>& in) { return product_of_others(in[0], in[1], named); },
+      [named, products](const Tensor& h, const Tensor&, const std::vector<Tensor>& in) {
+        const auto of_x = [&](const Tensor& v) { return products(in[0], v); };
+        return std::vector<Tensor>{sum(h * products(ones_like(in[0]), in[1]), named, true), vjp(of_x, in[1]).second(h)};
+      },
+      {g, widen(x)});
+  return cotangent(dx, x);
 }
 
 Tensor max_backward(const Tensor& grad, const Tensor& x, const Axes& axes, bool keepdim) {
@@ -177,56 +211,16 @@ Tensor cumsum_backward(const Tensor& grad, std::int64_t axis) {
   return flip(cumsum(flip(grad, axis), axis), axis);
 }
 
-namespace {
-
-// s_j = g_j + c_j·s_{j+1}, s_n = 0, along the middle of three axes. Blocks of kBlock: with l the same within its block
-// and p_j = c_j·...·c_{end of the block}, s_j = l_j + p_j·s_{first of the next block}, and the firsts of blocks are a
-// recurrence again. O(n), products and sums only.
-Tensor linear_recurrence(const Tensor& g, const Tensor& c) {
-  constexpr std::int64_t kBlock = 8, kUnrolled = 16;
-  const std::int64_t before = g.shape()[0], n = g.shape()[1], after = g.shape()[2];
-  const auto scanned = [](const Tensor& terms, const Tensor& factors, int axis, std::int64_t count, bool products) {
-    std::vector<Tensor> found(static_cast<std::size_t>(count));
-    for (std::int64_t j = count; j-- > 0;) {
-      const Tensor f = narrow(factors, axis, j, 1);
-      const bool last = j + 1 == count;
-      const Tensor* next = last ? nullptr : &found[static_cast<std::size_t>(j) + 1];
-      found[static_cast<std::size_t>(j)] = products ? (last ? f : f * *next)
-                                           : last   ? narrow(terms, axis, j, 1)
-                                                    : narrow(terms, axis, j, 1) + f * *next;
-    }
-    return found;
-  };
-  if (n <= kUnrolled) return cat(scanned(g, c, 1, n, false), 1);
-  const std::int64_t blocks = (n + kBlock - 1) / kBlock, padding = blocks * kBlock - n;
-  const Shape divided{before, blocks, kBlock, after};
-  const Tensor terms = reshape(pad_zero(g, 1, 0, padding), divided);
-  const Tensor factors = reshape(pad_zero(c, 1, 0, padding), divided);
-  const std::vector<Tensor> l = scanned(terms, factors, 2, kBlock, false), p = scanned({}, factors, 2, kBlock, true);
-  const Shape of_blocks{before, blocks, after};
-  const Tensor firsts = linear_recurrence(reshape(l[0], of_blocks), reshape(p[0], of_blocks));
-  const Tensor next = pad_zero(narrow(firsts, 1, 1, blocks - 1), 1, 0, 1);
-  const Tensor s = cat(l, 2) + cat(p, 2) * reshape(next, {before, blocks, 1, after});
-  return narrow(reshape(s, {before, blocks * kBlock, after}), 1, 0, n);
-}
-
-}  // namespace
-
 // y_i = Π_{j≤i} x_j              dx_j = (Π_{k<j} x_k)·s_j,   s_j = Σ_{i≥j} g_i·Π_{j<k≤i} x_k = g_j + x_{j+1}·s_{j+1}
 // Products only: exact with zeros and to any order.
 Tensor cumprod_backward(const Tensor& grad, const Tensor& x, std::int64_t axis) {
   if (x.rank() == 0 || x.numel() == 0) return grad;
   const int a = normalize_axis("cumprod_backward", axis, x.rank());
   const std::int64_t n = x.shape()[a];
-  Shape lines{1, n, 1};
-  for (int d = 0; d < x.rank(); ++d) {
-    if (d != a) lines = lines.with(d < a ? 0 : 2, lines[d < a ? 0 : 2] * x.shape()[d]);
-  }
-  const Tensor wide = reshape(widen(x), lines), g = reshape(widen(grad), lines);
   if (n == 1) return cotangent(widen(grad), x);
-  const Tensor s = linear_recurrence(g, pad_zero(narrow(wide, 1, 1, n - 1), 1, 0, 1));
-  const Tensor before = cat({ones(lines.with(1, 1), wide.dtype()), narrow(cumprod(wide, 1), 1, 0, n - 1)}, 1);
-  return cotangent(reshape(before * s, x.shape()), x);
+  const Tensor wide = widen(x), s = linear_recurrence(widen(grad), wide, a);
+  const Tensor before = cat({ones(x.shape().with(a, 1), wide.dtype()), narrow(cumprod(wide, a), a, 0, n - 1)}, a);
+  return cotangent(before * s, x);
 }
 
 // y is one of the elements of x, or a blend of two: the cotangent goes to those elements.
@@ -262,11 +256,25 @@ Cotangents extremum_rule(const RuleContext& c) {
 Cotangents logsumexp_rule(const RuleContext& c) { return {logsumexp_backward(c.grad, c.inputs[0], reduced(c), true)}; }
 Cotangents cumsum_rule(const RuleContext& c) { return {cumsum_backward(c.grad, c.attrs.i[0])}; }
 Cotangents cumprod_rule(const RuleContext& c) { return {cumprod_backward(c.grad, c.inputs[0], c.attrs.i[0])}; }
+// s_i = g_i + x_{i+1}·s_{i+1}    dg_i = h_i + x_i·dg_{i−1}, the same from the other end,   dx_i = dg_{i−1}·s_i
+Cotangents linear_recurrence_rule(const RuleContext& c) {
+  const auto a = static_cast<int>(c.attrs.i[0]);
+  const Tensor &x = c.inputs[1], &s = c.output;
+  const std::int64_t n = x.shape()[a];
+  const Tensor next = pad_zero(narrow(x, a, 1, n - 1), a, 0, 1);
+  const Tensor dg = flip(linear_recurrence(flip(c.grad, a), flip(next, a), a), a);
+  return {dg, pad_zero(narrow(dg, a, 0, n - 1) * narrow(s, a, 1, n - 1), a, 1, 0)};
+}
 
 constexpr RuleRow kReduceRules[] = {
-    {Op::sum, sum_rule},         {Op::prod, prod_rule},           {Op::max, extremum_rule},
-    {Op::min, extremum_rule},    {Op::logsumexp, logsumexp_rule}, {Op::cumsum, cumsum_rule},
+    {Op::sum, sum_rule},
+    {Op::prod, prod_rule},
+    {Op::max, extremum_rule},
+    {Op::min, extremum_rule},
+    {Op::logsumexp, logsumexp_rule},
+    {Op::cumsum, cumsum_rule},
     {Op::cumprod, cumprod_rule},
+    {Op::linear_recurrence, linear_recurrence_rule},
 };
 
 }  // namespace

@@ -22,12 +22,12 @@ std::pair<Tensor, Tensor> sort(const Tensor& x, std::int64_t axis, bool descendi
   const Tensor order = output_of(call, 0), sorted = output_of(call, 1);
   if (x.node()->history == 0) return {cast(sorted, x.dtype()), order};
   // d/dx: elements only move.
-  const Tensor values =
-      custom_function([&](const std::vector<Tensor>&) { return sorted; },
-                      [a, order](const Tensor& grad, const Tensor&, const std::vector<Tensor>& in) {
-                        return std::vector<Tensor>{scatter_zero_add(grad, a, order, in[0].shape(), true)};
-                      },
-                      {x});
+  const Tensor values = custom_function(
+      [&](const std::vector<Tensor>&) { return sorted; },
+      [a, order](const Tensor& grad, const Tensor&, const std::vector<Tensor>& in) {
+        return std::vector<Tensor>{scatter_zero_add(grad, a, order, in[0].shape(), IndexLines::different)};
+      },
+      {x});
   return {values, order};
 }
 

@@ -21,10 +21,10 @@ namespace ebb {
 //   reduce            axes
 //   permute           i[a] packed by pack_axes
 //   narrow            i = {axis, start, step}; the length is the node's shape; step may be negative
-//   pick, place, gather, scatter..., index_..., cat, cumsum, cumprod, argmax, argsort, searchsorted, pad_zero,
-//   sparsemax_threshold:  i[0] = axis
+//   pick, place, gather, scatter..., index_..., cat, cumsum, cumprod, linear_recurrence, argmax, argsort, searchsorted,
+//   pad_zero, sparsemax_threshold:  i[0] = axis
 //   pad_zero          i = {axis, before, after}
-//   gather, scatter_zero_add  i[1]: no two elements of a line of the index are equal
+//   gather, scatter_zero_add  i[1]: an IndexLines, see calls/index_lines.h
 //   searchsorted      i = {axis, right}: equal elements come before a value, too
 //   argsort           i = {axis, descending, first, count}: places [first, first + count), or all where count is 0
 //   check             i = {1, from, to}: of an index that lies in [from, to); zeros: of any other number

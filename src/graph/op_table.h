@@ -134,6 +134,8 @@ namespace ebb {
   LIBRARY(searchsorted, 2, none, along)                                                                               \
   /* the place of the largest or least element so far along an axis: of equal ones the last, and NaN is both */       \
   LIBRARY(cummax_place, 1, none, along) LIBRARY(cummin_place, 1, none, along)                                         \
+  /* s[i] = g[i] + x[i+1]·s[i+1] along an axis, from g and x */                                                       \
+  LIBRARY(linear_recurrence, 2, yes, along)                                                                           \
   LIBRARY(cumprod, 1, yes, along) LIBRARY(cholesky, 1, yes, whole) LIBRARY(triangular_solve, 2, yes, whole)           \
   LIBRARY(solve, 2, yes, whole) LIBRARY(det, 1, yes, whole) LIBRARY(logdet, 1, yes, whole)                            \
   LIBRARY(convolution, -1, yes, whole) LIBRARY(conv_transpose, 2, yes, whole)                                         \

@@ -12,6 +12,7 @@
 #include "ebb/ops/numbers.h"
 #include "graph/formula.h"
 #include "ops/build.h"
+#include "ops/index_nodes.h"
 #include "ops/shape_nodes.h"
 
 namespace ebb {
@@ -107,7 +108,7 @@ std::pair<Tensor, Tensor> extremum_so_far(const char* op, Op place, const Tensor
   attrs.i[0] = a;
   const Tensor numbers = x.dtype() == DType::bool_ ? cast(x, DType::u8) : x;
   const Tensor at = make_node(place, DType::i64, x.shape(), {numbers}, attrs, op);
-  return {gather(x, a, at), at};
+  return {gather_node(x, a, at, IndexLines::runs), at};
 }
 
 // x has axes of one and of n elements at `at`: the first grows to n elements, each the sum of the second's up to it.
@@ -205,61 +206,6 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Tens
   if (accumulate) return reshape(index_add(table, 0, at, src), x.shape());
   const Tensor everywhere = expand(reshape(at, {places.numel(), 1}), {places.numel(), rest.numel()});
   return reshape(scatter(table, 0, everywhere, src), x.shape());
-}
-
-namespace {
-
-// The largest src of each place: src sorted ascending, of which scatter keeps the last.
-Tensor scatter_largest(const Tensor& x, int axis, const Tensor& index, const Tensor& src, bool largest) {
-  const Tensor order = argsort(src, axis, !largest);
-  return scatter(x, axis, gather(index, axis, order), gather(src, axis, order));
-}
-
-// The product of the src of each place. Sorted by place they are runs, whose products are a scan by doubling: after the
-// step of d, an element holds the product of the 2d elements of its run that end with it. scatter keeps the last
-// element of a run, which holds the whole product. Zeros need no special care, as they would with logarithms.
-Tensor scatter_product(const Tensor& x, int axis, const Tensor& index, const Tensor& src) {
-  const std::int64_t count = index.shape()[axis];
-  const Tensor order = argsort(index, axis);
-  const Tensor place = gather(index, axis, order);
-  Tensor product = gather(src, axis, order);
-  for (std::int64_t d = 1; d < count; d *= 2) {
-    const Tensor late = narrow(product, axis, d, count - d), early = narrow(product, axis, 0, count - d);
-    const Tensor same = narrow(place, axis, d, count - d) == narrow(place, axis, 0, count - d);
-    product = cat({narrow(product, axis, 0, d), where(same, late * early, late)}, axis);
-  }
-  return scatter(x, axis, place, product);
-}
-
-}  // namespace
-
-Tensor scatter_reduce(const Tensor& x, std::int64_t axis, const Tensor& index, const Tensor& src,
-                      const std::string& reduce, bool include_self) {
-  const char* op = "scatter_reduce";
-  const int a = normalize_axis(op, axis, x.rank());
-  require(reduce == "sum" || reduce == "mean" || reduce == "prod" || reduce == "amax" || reduce == "amin",
-          "{}: reduce is 'sum', 'prod', 'mean', 'amax' or 'amin', got '{}'", op, reduce);
-  require(src.rank() == index.rank(), "{}: an index of shape {} and a source of shape {} do not fit", op, index.shape(),
-          src.shape());
-  Tensor part = cast(src, x.dtype());
-  for (int k = 0; k < src.rank(); ++k) part = narrow(part, k, 0, index.shape()[k]);  // the part that scatter reads
-  const Tensor hits = scatter_add(zeros(x.shape()), a, index, ones(index.shape())), touched = hits > 0;
-  if (reduce == "sum" || reduce == "mean") {
-    const Tensor base = include_self ? x : where(touched, 0, x);
-    const Tensor total = scatter_add(widen(base), a, index, widen(part));
-    if (reduce == "sum") return cast(total, x.dtype());
-    const Tensor count = maximum(include_self ? hits + 1 : hits, 1);
-    if (is_floating(x.dtype())) return cast(total / cast(count, total.dtype()), x.dtype());
-    return floor_divide(total, cast(count, total.dtype()));
-  }
-  if (reduce == "prod") {
-    const Tensor base = include_self ? ones(x.shape(), x.dtype()) : x;
-    const Tensor found = scatter_product(widen(base), a, index, widen(part));
-    return cast(include_self ? widen(x) * found : found, x.dtype());
-  }
-  const bool largest = reduce == "amax";
-  const Tensor found = scatter_largest(x, a, index, part, largest);
-  return include_self ? (largest ? maximum(x, found) : minimum(x, found)) : found;
 }
 
 // ---- computed at once -----------------------------------------------------------------------------------------------

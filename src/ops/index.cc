@@ -65,18 +65,18 @@ Tensor index_operand(const char* op, const Tensor& index) {
   return cast(index, DType::i64);
 }
 
-Tensor gather_node(const Tensor& x, int axis, const Tensor& index, bool different) {
+Tensor gather_node(const Tensor& x, int axis, const Tensor& index, IndexLines lines) {
   const bool pick = is_pick(x.shape(), axis, index.shape());
   Attrs attrs = along(axis);
-  attrs.i[1] = different && !pick;
+  attrs.i[1] = pick ? 0 : static_cast<std::int64_t>(lines);
   return make_node(pick ? Op::pick : Op::gather, x.dtype(), index.shape(), {x, index}, attrs,
                    pick ? "gather: index" : nullptr);
 }
 
-Tensor scatter_zero_add(const Tensor& src, int axis, const Tensor& index, const Shape& shape, bool different) {
+Tensor scatter_zero_add(const Tensor& src, int axis, const Tensor& index, const Shape& shape, IndexLines lines) {
   const bool place = is_pick(shape, axis, index.shape());
   Attrs attrs = along(axis);
-  attrs.i[1] = different && !place;
+  attrs.i[1] = place ? 0 : static_cast<std::int64_t>(lines);
   return make_node(place ? Op::place : Op::scatter_zero_add, src.dtype(), shape, {src, index}, attrs,
                    place ? "scatter_add: index" : "scatter_add");
 }
@@ -101,6 +101,10 @@ Tensor weighted_scatter_node(const Tensor& y, const Tensor& index, const Tensor&
 }
 Tensor gather_dot_node(const Tensor& x, const Tensor& y, const Tensor& index) {
   return make_node(Op::gather_dot, compute_dtype(x.dtype()), index.shape(), {x, y, index}, {}, "weighted_gather");
+}
+
+Tensor linear_recurrence(const Tensor& g, const Tensor& x, int axis) {
+  return make_node(Op::linear_recurrence, g.dtype(), g.shape(), {g, x}, along(axis));
 }
 
 Tensor argsort_range(const Tensor& x, int axis, bool descending, std::int64_t first, std::int64_t count) {
@@ -217,7 +221,7 @@ std::pair<Tensor, Tensor> topk(const Tensor& x, std::int64_t k, std::int64_t axi
   require(k >= 0 && k <= x.shape()[a], "topk: k = {} is outside [0, {}], the size of axis {} of shape {}", k,
           x.shape()[a], a, x.shape());
   const Tensor first = argsort_range(x, a, largest, 0, k);
-  return {gather_node(x, a, first, true), first};
+  return {gather_node(x, a, first, IndexLines::different), first};
 }
 
 }  // namespace ebb

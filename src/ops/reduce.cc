@@ -233,7 +233,7 @@ struct Sorted {
   std::int64_t n() const { return x.shape()[axis]; }
   // Elements at places [first, first + count) of the sorted order.
   Tensor at(std::int64_t first, std::int64_t count) const {
-    return gather_node(x, axis, argsort_range(x, axis, false, first, count), true);
+    return gather_node(x, axis, argsort_range(x, axis, false, first, count), IndexLines::different);
   }
 };
 

@@ -15,6 +15,10 @@ struct ScheduleModel {
   // ---- Fusion.
   // Elements of a space whose total is worth waiting for inside its sweep: the whole space becomes one row (chosen).
   std::int64_t small_space = 16384;
+  // Elements of a single row beyond which a pick or place does not make it the row of a sweep: one block on a GPU, one
+  // thread on a CPU (chosen: one block reads so many numbers three times in as long as the launches take that it
+  // saves).
+  std::int64_t long_row = 1 << 18;
   // Sums of columns are added in parts of rows, one number per column and part: parts of fewer rows than this write
   // more than they read (chosen). The columns should then be the rows, if the device reads rows stored side by side in
   // memory as fast.

@@ -2,6 +2,7 @@
 // The graph of values, and how each is made.
 #include <utility>
 
+#include "schedule/schedule_model.h"
 #include "schedule/simplifier.h"
 
 namespace ebb {
@@ -70,10 +71,12 @@ std::int32_t Simplifier::add(Value v) {
       break;
   }
   if ((v.op == Op::pick || v.op == Op::place)) {
-    // With one column there is no row to sweep; the library's kernels do it.
+    // With one column there is no row to sweep; the library's kernels do it. A long row alone is not swept as a row:
+    // its reductions are totals, which many blocks or threads share.
     const auto axis = static_cast<int>(v.attrs.i[0]);
     const Shape& full = v.op == Op::pick ? at(v.inputs[0]).shape : v.shape;
-    if (full[axis] == 1 || full.numel() == 0) {
+    const bool alone = full.numel() == full[axis] && full[axis] > kScheduleModel.long_row;
+    if (full[axis] == 1 || full.numel() == 0 || alone) {
       v.op = v.op == Op::pick ? Op::gather : Op::scatter_zero_add;
     }
   }

@@ -19,6 +19,7 @@ bool works_on_lines(Op op) {
     case Op::searchsorted:
     case Op::cumsum:
     case Op::cumprod:
+    case Op::linear_recurrence:
     case Op::sparsemax_threshold:
       return true;
     default:

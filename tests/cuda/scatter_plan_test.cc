@@ -26,13 +26,33 @@ TEST(ScatterPlans, LinesThatFitOnChipAreAddedThere) {
   };
   EXPECT_EQ(sums(DType::f32, {4096, 8192}, {4096, 4096}, 1),
             "block of 256 threads per line, 40960 bytes of shared memory");
-  EXPECT_EQ(sums(DType::bf16, {8, 3136}, {8, 20}, 1), "block of 32 threads per line, 20736 bytes of shared memory");
+  EXPECT_EQ(sums(DType::bf16, {8, 3136}, {8, 513}, 1), "block of 256 threads per line, 20736 bytes of shared memory");
   EXPECT_EQ(sums(DType::f32, {3, 1000000}, {3, 100}, 1), "warp per line");
   EXPECT_EQ(sums(DType::f32, {3, 1000000}, {3, 5000}, 1), "sorted by place");
   EXPECT_EQ(sums(DType::f64, {3, 1000000}, {3, 1 << 20}, 1), "sorted by place");
   EXPECT_EQ(sums(DType::f32, {3, 9000}, {3, 1 << 20}, 1),
             "block of 256 threads per 9000 elements of a line, 44192 bytes of shared memory");
   EXPECT_EQ(sums(DType::f32, {1000, 1 << 15}, {2000, 1 << 15}, 0), "thread per line");
+}
+
+// Lines that would leave most threads of a block idle.
+TEST(ScatterPlans, ShortLinesHaveFewThreads) {
+  const Op lines = Op::scatter_zero_add, slices = Op::index_zero_add;
+  const auto sums = [](Op op, const Shape& out, const Shape& index, int axis) {
+    return scatter_plan_of(op, DType::f32, out, index, axis);
+  };
+  const std::string places = "thread per place, which looks through the line";
+  EXPECT_EQ(sums(slices, {12113047, 2}, {1}, 1), places);
+  EXPECT_EQ(sums(lines, {2097153, 5}, {2097153, 5}, 1), places);
+  EXPECT_EQ(sums(lines, {4099, 7, 513}, {4099, 5, 513}, 1), places);
+  const std::string firsts = "thread per element, the first for each place looks through the line";
+  EXPECT_EQ(sums(lines, {1, 33554432}, {1, 5}, 1), firsts);
+  EXPECT_EQ(sums(lines, {40000, 1000}, {40000, 32}, 1), firsts);
+  EXPECT_EQ(sums(slices, {64, 100003}, {5}, 0), firsts);
+  EXPECT_EQ(sums(lines, {40000, 100}, {40000, 70}, 1), "warp per line, 8 in 3200 bytes of shared memory");
+  EXPECT_EQ(sums(lines, {400, 100}, {400, 70}, 1), "block of 128 threads per line, 8592 bytes of shared memory");
+  EXPECT_EQ(sums(slices, {4099, 513}, {171}, 1), "sorted by place");
+  EXPECT_EQ(sums(slices, {9, 513}, {171}, 1), "block of 256 threads per line, 12296 bytes of shared memory");
 }
 
 // Threads with sums of their own wait for no other.

@@ -85,6 +85,106 @@ TEST_P(ScatterOnGpu, SumsOfAFavouriteRow) {
   }
 }
 
+// Small integers, whose sums are exact in every dtype, with NaN and infinities among them: as one element after the
+// other is added.
+TEST_P(ScatterOnGpu, SumsOfShortLines) {
+  struct Case {
+    std::int64_t lines, length, places, inner;
+  };
+  std::vector<Case> cases{{301, 1, 2, 1},     {301, 5, 5, 1},   {67, 8, 3, 7},   {3, 9, 400, 1},    {40, 32, 129, 3},
+                          {40, 33, 31, 1},    {35, 64, 3, 1},   {35, 65, 40, 2}, {1100, 65, 40, 1}, {9, 171, 513, 1},
+                          {131, 171, 513, 1}, {5, 512, 100, 1}, {5, 512, 30, 1}, {2, 5, 70001, 1},  {1, 1, 1, 1}};
+  for (int k = 0; k < 4; ++k) {
+    const auto drawn = randint(1, 90, {3}).to_vector<std::int64_t>();
+    cases.push_back({drawn[0], drawn[1], drawn[2], k + 1});
+  }
+  for (const auto& [lines, length, places, inner] : cases) {
+    const Shape shape{lines, length, inner}, to{lines, places, inner};
+    Tensor x = cast(randint(-2, 3, shape), GetParam());
+    if (lines > 4) x = where(rand(shape) < 0.01, std::nan(""), where(rand(shape) < 0.01, HUGE_VAL, x));
+    x = cast(x, GetParam()).eval();
+    const Tensor at = randint(0, places, shape).eval(), of_slices = randint(0, places, {length}).eval();
+    const std::string what = fmt::format("{} lines of {} for {} places, {} behind", lines, length, places, inner);
+    const std::vector<double> numbers = x.to_vector<double>();
+    const auto expect_sums = [&](const Tensor& index, const Tensor& found, const std::string& how) {
+      const std::vector<std::int64_t> where_to = broadcast_to(index, shape).to_vector<std::int64_t>();
+      std::vector<double> want(static_cast<std::size_t>(to.numel()), 0.0);
+      for (std::int64_t e = 0; e < shape.numel(); ++e) {
+        const std::int64_t line = e / (length * inner), c = e % inner, place = where_to[static_cast<std::size_t>(e)];
+        want[static_cast<std::size_t>((line * places + place) * inner + c)] += numbers[static_cast<std::size_t>(e)];
+      }
+      const std::vector<double> got = found.to_vector<double>();
+      ASSERT_EQ(got.size(), want.size());
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        ASSERT_TRUE(got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i])))
+            << what << how << ", element " << i << ": " << got[i] << " instead of " << want[i];
+      }
+    };
+    const Tensor there = x.to(kGpu).eval();
+    const Tensor interleaved = transpose(transpose(there, 0, 2).eval(), 0, 2);
+    for (const DType dtype : {DType::i64, DType::i32}) {
+      const Tensor index = cast(at, dtype).to(kGpu).eval(), slices = cast(of_slices, dtype).to(kGpu).eval();
+      expect_sums(at, scatter_zero_add(there, 1, cast(index, DType::i64), to), ", scattered");
+      expect_sums(reshape(of_slices, {1, length, 1}), index_add(zeros(to, GetParam()), 1, slices, interleaved),
+                  ", slices of a view");
+    }
+    expect_sums(at, scatter_zero_add(interleaved, 1, transpose(transpose(at.to(kGpu), 0, 1).eval(), 0, 1), to),
+                ", views");
+    expect_sums(reshape(of_slices, {1, length, 1}), index_zero_add(there, 1, of_slices.to(kGpu), to), ", slices");
+  }
+}
+
+// Rows of a few bytes with none, one, some, many and very many tokens.
+TEST_P(ScatterOnGpu, SumsOfTokensForShortRows) {
+  for (const std::int64_t inner : {1, 2, 3}) {
+    for (const std::int64_t tokens : {600, 2300}) {
+      const std::int64_t rows = 40000;
+      const Tensor src = real({tokens, inner}), any = randint(0, rows, {tokens}), often = rand({tokens});
+      const Tensor few = remainder(any, 40) * 11, index = where(often < 0.4, 0, where(often < 0.7, few, any)).eval();
+      compare(fmt::format("index_add of {} rows of {}", tokens, inner), {src}, [&](const std::vector<Tensor>& in) {
+        return index_add(zeros({rows, inner}, GetParam()), 0, index.to(in[0].device()), in[0]);
+      });
+    }
+  }
+}
+
+// With other lines around it a line may be added by other threads, but in the same order.
+TEST_P(ScatterOnGpu, ShortLinesHaveTheSameBitsInEveryBatch) {
+  for (const auto& [places, length] : {Lines{5, 7}, Lines{400, 30}, Lines{40, 70}, Lines{300, 171}, Lines{50, 512}}) {
+    const std::int64_t lines = 1500;
+    const Tensor src = real({lines, length}).to(kGpu).eval(),
+                 index = randint(0, places, {lines, length}).to(kGpu).eval(),
+                 slices = randint(0, places, {length}).to(kGpu).eval();
+    const auto sums = [&](const Tensor& x, const Tensor& at) {
+      return scatter_zero_add(x, 1, at, {x.size(0), places}).to_vector<double>();
+    };
+    const auto of_slices = [&](const Tensor& x) {
+      return index_zero_add(x, 1, slices, {x.size(0), places}).to_vector<double>();
+    };
+    const Tensor few = src.slice(0, 3, 5).eval();
+    const std::vector<double> all = sums(src, index), alone = sums(few, index.slice(0, 3, 5).eval()),
+                              all_slices = of_slices(src), slices_alone = of_slices(few);
+    EXPECT_TRUE(std::equal(alone.begin(), alone.end(), all.begin() + 3 * places)) << places;
+    EXPECT_TRUE(std::equal(slices_alone.begin(), slices_alone.end(), all_slices.begin() + 3 * places)) << places;
+  }
+}
+
+// Of a few elements and of many, with several for a place, beyond x or below it.
+TEST_P(ScatterOnGpu, ExtremaOfPlaces) {
+  for (const auto& [length, places, inner] : {std::tuple{5, 40, 1}, {5, 3, 7}, {16, 10, 1}, {17, 10, 1}, {1, 9, 3}}) {
+    const Tensor x = real({30, places, inner}), src = real({30, length, inner}),
+                 index = randint(0, places, {30, length, inner}).eval();
+    for (const char* how : {"amax", "amin"}) {
+      for (const bool self : {true, false}) {
+        compare(fmt::format("{} of {} for {} places, {} behind", how, length, places, inner), {x, src},
+                [&](const std::vector<Tensor>& in) {
+                  return scatter_reduce(in[0], 1, index.to(in[0].device()), in[1], how, self);
+                });
+      }
+    }
+  }
+}
+
 TEST_P(ScatterOnGpu, PutsTheLast) {
   for (const auto& [places, length] : kLines) {
     const Tensor x = real({3, places}), src = real({3, length}), index = randint(0, places, {3, length}).eval();
@@ -349,6 +449,18 @@ TEST_F(IntegersOnGpu, AnIndexOutsideIsNamed) {
                  return index_add(zeros({places, 5}, dtype), 0, index.to(d), wide.to(d));
                },
                [&](Device d) { return scatter_add(zeros({places}, dtype), 0, index.to(d), src.to(d)); },
+               [&](Device d) {
+                 return scatter_add(zeros({600, places}, dtype), 1, reshape(index, {600, 5}).to(d),
+                                    reshape(src, {600, 5}).to(d));
+               },
+               [&](Device d) {
+                 return scatter_add(zeros({60, places}, dtype), 1, reshape(index, {60, 50}).to(d),
+                                    reshape(src, {60, 50}).to(d));
+               },
+               [&](Device d) {
+                 return index_add(zeros({2, places}, dtype), 1, index.slice(0, 1230, 1237).to(d),
+                                  ones({2, 7}, dtype).to(d));
+               },
                [&](Device d) {
                  return scatter_add(zeros({2, places}, dtype), 1, lines.to(d), reshape(src, {2, 1500}).to(d));
                },

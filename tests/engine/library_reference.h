@@ -50,6 +50,9 @@ class LibraryReference {
       case Op::cumprod:
         scan();
         break;
+      case Op::linear_recurrence:
+        recurrence();
+        break;
       case Op::argmax:
       case Op::argmin:
         arg_extremum();
@@ -130,6 +133,18 @@ class LibraryReference {
       if (at(p) == 0) return put(p, x);
       const double before = result(moved(p, at(p) - 1));
       put(p, call_.op == Op::cumsum ? before + x : before * x);
+    });
+  }
+  void recurrence() {
+    each(out_.shape, [&](const Place& p) {
+      if (at(p) != 0) return;
+      double carry = 0;
+      for (std::int64_t k = out_.shape[axis_]; k-- > 0;) {
+        const Place here = moved(p, k);
+        const double s = get(in(0), here) + carry;
+        put(here, s);
+        carry = get(in(1), here) * s;
+      }
     });
   }
   void arg_extremum() {

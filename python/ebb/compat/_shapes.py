@@ -71,18 +71,19 @@ def multinomial(input, num_samples, replacement=False):
         raise ValueError(f"multinomial: the number of samples must be positive, got {num_samples}")
     if not replacement and num_samples > input.shape[-1]:
         raise ValueError(f"multinomial: {num_samples} of {input.shape[-1]} cannot be drawn without replacement")
+    replacement = replacement or num_samples == 1
     shape = (*input.shape[:-1], num_samples, input.shape[-1]) if replacement else input.shape
-    # log(w) − log(−log(u)): the largest is k with probability w_k, the largest few are drawn without replacement.
+    # -log(u) / w is exponential with rate w: the least is k with probability w_k, the least few are drawn without replacement.
     usable = (input >= 0) & (input < math.inf)
     input = _core._checked(input, usable, "multinomial: weights must be finite and not negative")
     positive = _core.sum(_core.cast(input > 0, _core.i64), -1, True)
     needed = 1 if replacement else num_samples
     positive = _core._checked(positive, positive >= needed, f"multinomial: a row needs {needed} weights that are not 0")
-    weights = _core.log(_core.cast(_core.where(positive > 0, input, 0.0), _core.f64))
-    noise = -_core.log(-_core.log(_core.rand(shape, _core.f64)))
+    weights = _core.cast(_core.where(positive > 0, input, 0.0), _core.f64)
+    times = _core.log(_core.rand(shape, _core.f64))
     if replacement:
-        return _core.argmax(weights.unsqueeze(-2) + noise, -1)
-    return _core.topk(weights + noise, num_samples, -1)[1]
+        return _core.argmax(times / weights.unsqueeze(-2), -1)
+    return _core.topk(times / weights, num_samples, -1)[1]
 
 
 @function

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cumsum, cumprod, and the places of cummax and cummin. f32 and the halves are accumulated in f64 and every result is
-// rounded once; integers wrap.
+// cumsum, cumprod, linear_recurrence, and the places of cummax and cummin. f32 and the halves are accumulated in f64
+// and every result is rounded once; integers wrap.
 #include <algorithm>
 #include <bit>
 #include <memory>
@@ -309,7 +309,47 @@ void run_places(const LibraryCall& call) {
   });
 }
 
+// s_i = g_i + x_{i+1}·s_{i+1}. `carry`: x·s behind each line, and at its begin.
+template <class T>
+void recur(const T* g, const T* x, T* out, double& carry) {
+  const double s = widen(*g) + carry;
+  carry = widen(*x) * s;
+  *out = narrow<T>(s);
+}
+
 }  // namespace
+
+void run_linear_recurrence(const LibraryCall& call) {
+  const View &g = call.inputs[0], &x = call.inputs[1];
+  if (g.shape.numel() == 0) return;
+  const int axis = static_cast<int>(call.attrs.i[0]);
+  const Strides out_strides = contiguous_strides(g.shape);
+  using L = Lines<3>;
+  const L lines(g.shape, axis, {out_strides, g.strides, x.strides});
+  const std::int64_t g_step = g.strides[axis], x_step = x.strides[axis], out_step = out_strides[axis];
+  with_type(g.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    if constexpr (std::is_same_v<Accumulator<T>, double>) {
+      const T *from = static_cast<const T*>(g.data), *factors = static_cast<const T*>(x.data);
+      T* const out = static_cast<T*>(call.outputs[0].data);
+      lines.for_each_block([&](const L::Block& block) {
+        // Each line is a chain of dependent operations: several at a time.
+        const std::int64_t together = lines.axis_is_innermost() ? kScansTogether : block.count;
+        for (std::int64_t first = 0; first < block.count; first += together) {
+          const std::int64_t end = std::min(first + together, block.count);
+          double carry[L::kMostLines] = {};
+          for (std::int64_t i = lines.length(); i-- > 0;) {
+            for (std::int64_t l = first; l < end; ++l)
+              recur(from + block.offset[1][l] + i * g_step, factors + block.offset[2][l] + i * x_step,
+                    out + block.offset[0][l] + i * out_step, carry[l - first]);
+          }
+        }
+      });
+    } else {
+      throw Error("internal: linear_recurrence of integers");
+    }
+  });
+}
 
 void run_cummax_place(const LibraryCall& call) { run_places<true>(call); }
 void run_cummin_place(const LibraryCall& call) { run_places<false>(call); }

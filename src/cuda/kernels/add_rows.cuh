@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // index_zero_add: tokens are sorted by their rows, and those of a row are added in order. A row belongs to a group of
-// lanes, each with some packs of its columns; of rows with many tokens every thread has one column, and more loads in
-// flight. Rows of very many are divided into segments, whose sums are added in order.
+// lanes, each with some packs of its columns, or to a thread per column where rows are short; of rows with many tokens
+// every thread has one column, and more loads in flight. Rows of very many are divided into segments, whose sums are
+// added in order.
 #pragma once
 #include "cuda/kernels/args/index.h"
 #include "cuda/kernels/parts/element.h"
@@ -20,7 +21,7 @@ EBB void narrow(Pack<T, kEach>& to, int j, S x) { to.set_bf16(j, x); }
 
 using Args = AddRowsArgs<T, R, S>;
 
-EBB i64 row_of(const Args& a, i64 p) { return a.rows[a.order[p]]; }
+EBB i64 row_of(const Args& a, i64 p) { return a.rows[p]; }
 
 // The segments of a row that begins at p. Where in the list they are depends on who comes first, but nothing else does.
 EBB void divide_row(const Args& a, i64 row, i64 p) {
@@ -49,12 +50,13 @@ extern "C" __global__ void __launch_bounds__(kThreads) find_rows(const Args a) {
   EACH(p, a.tokens) {
     const i64 row = row_of(a, p);
     if (p == 0 || row_of(a, p - 1) != row) {
-      a.ranges[row].begin = p;
+      if (a.ranges) a.ranges[row].begin = p;
       if (p + kManyTokens < a.tokens && row_of(a, p + kManyTokens) == row) divide_row(a, row, p);
     }
-    if (p + 1 == a.tokens || row_of(a, p + 1) != row) a.ranges[row].end = p + 1;
+    if (a.ranges && (p + 1 == a.tokens || row_of(a, p + 1) != row)) a.ranges[row].end = p + 1;
   }
 }
+
 EBB void add_segments(const Args& a) {
   const i64 segments = a.counters->segments;
   for (i64 i = (i64)blockIdx.x * kThreads + threadIdx.x; i < a.outer * segments * a.inner;
@@ -79,6 +81,22 @@ EBB void add_segments(const Args& a) {
     } else {
       a.parts[(segment.part * a.outer + outer) * a.inner + column] = total;
     }
+  }
+}
+// Short rows: a thread per token and column; the first of a row's tokens adds all of them.
+extern "C" __global__ void __launch_bounds__(kThreads) add_runs(const Args a) {
+  if (blockIdx.x < a.many_blocks) return add_segments(a);
+  const i64 width = a.outer * a.inner;
+  for (i64 i = (blockIdx.x - a.many_blocks) * kThreads + threadIdx.x; i < a.tokens * width;
+       i += (gridDim.x - a.many_blocks) * kThreads) {
+    const i64 p = width == 1 ? i : quotient(i, width), row = row_of(a, p);
+    if (p > 0 && row_of(a, p - 1) == row) continue;
+    if (p + kManyTokens < a.tokens && row_of(a, p + kManyTokens) == row) continue;
+    const i64 e = i - p * width, outer = a.outer == 1 ? 0 : quotient(e, a.inner), column = e - outer * a.inner;
+    const T* const g = a.g + outer * a.tokens * a.inner + column;
+    S total = 0;
+    for (i64 q = p; q < a.tokens && row_of(a, q) == row; ++q) total = plus(total, g[a.order[q] * a.inner]);
+    a.out[(outer * a.size + row) * a.inner + column] = store((A)total);
   }
 }
 extern "C" __global__ void __launch_bounds__(kThreads) add_divided_rows(const Args a) {

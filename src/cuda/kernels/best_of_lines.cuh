@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// argmax and argmin: the first of a line's best. Lines whose elements lie side by side have a block per piece, others a
-// thread per piece; the best of several pieces is found by one thread per line.
+// argmax and argmin: the first of a line's best. Lines whose elements lie close to each other have a group of lanes
+// each, or a block per piece; others have a thread per piece. The best of several pieces is found by one thread per line.
 #pragma once
 #include "cuda/kernels/args/lines.h"
 #include "cuda/kernels/parts/element.h"
+#include "cuda/kernels/parts/reductions.cuh"
 #include "cuda/kernels/parts/view.cuh"
 
 namespace ebb::cuda {
@@ -17,14 +18,38 @@ EBB bool beats(A x, A best) {
   return kFloating && best != best ? false : kFloating && x != x ? true : kLargest ? x > best : x < best;
 }
 
-// Combines a first element with a later one.
 struct Best {
   A value;
-  i64 place;
+  i64 place;  // below 0: none yet
+  // A later element.
   __device__ __forceinline__ void see(A x, i64 at) {
     if (beats(x, value)) value = x, place = at;
   }
+  // The best of any others.
+  __device__ __forceinline__ void merge(A x, i64 at) {
+    if (at < 0) return;
+    const bool better = place < 0 || beats(x, value);
+    if (better || (at < place && !beats(value, x))) value = x, place = at;
+  }
 };
+
+// Of elements first, first + stride, ... of a line.
+EBB Best best_of(const BestArgs& a, const T* x, i64 first, i64 end, int stride) {
+  constexpr int kLoads = 4;  // in flight
+  Best best{first < end ? load(x[first * a.step]) : (A)0, first < end ? first : -1};
+  for (i64 i = first + stride; i < end; i += kLoads * stride) {
+    A y[kLoads];
+#pragma unroll
+    for (int k = 0; k < kLoads; ++k) {
+      if (i + k * stride < end) y[k] = load(x[(i + k * stride) * a.step]);
+    }
+#pragma unroll
+    for (int k = 0; k < kLoads; ++k) {
+      if (i + k * stride < end) best.see(y[k], i + k * stride);
+    }
+  }
+  return best;
+}
 
 EBB void leave(const BestArgs& a, i64 line, i64 piece, i64 place) {
   if (a.places) {
@@ -34,41 +59,40 @@ EBB void leave(const BestArgs& a, i64 line, i64 piece, i64 place) {
   }
 }
 
+// Lanes of a group: a power of two.
+extern "C" __global__ void __launch_bounds__(kThreads) best_of_short_lines(const BestArgs a) {
+  const int lanes = 1 << a.lane_bits, lane = threadIdx.x & (lanes - 1);
+  const i64 threads = a.x.n << a.lane_bits;
+  for (i64 i = (i64)blockIdx.x * kThreads + threadIdx.x; i - (threadIdx.x & 31) < threads;
+       i += (i64)gridDim.x * kThreads) {
+    const i64 line = i >> a.lane_bits;
+    const bool live = line < a.x.n;
+    Best best{(A)0, -1};
+    if (live) best = best_of(a, (const T*)a.x.data + at(a.x, line), lane, a.length, lanes);
+    for (int distance = 1; distance < lanes; distance *= 2)
+      best.merge(other_lane(best.value, distance), other_lane(best.place, distance));
+    if (live && lane == 0) a.out[line] = best.place;
+  }
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads) best_of_pieces(const BestArgs a) {
   __shared__ A values[kThreads];
   __shared__ i64 places[kThreads];
   for (i64 task = blockIdx.x; task < a.x.n * a.pieces; task += gridDim.x) {
     const i64 line = quotient(task, a.pieces), piece = task - line * a.pieces;
     const i64 begin = piece * a.piece, end = begin + a.piece < a.length ? begin + a.piece : a.length;
-    const T* const x = (const T*)a.x.data + at(a.x, line);
-    i64 i = begin + threadIdx.x;
-    Best best{i < end ? load(x[i * a.step]) : (A)0, i < end ? i : -1};
-    constexpr int kLoads = 4;  // in flight
-    for (i += kThreads; i < end; i += kLoads * kThreads) {
-      A y[kLoads];
-#pragma unroll
-      for (int k = 0; k < kLoads; ++k) {
-        if (i + k * kThreads < end) y[k] = load(x[(i + k * kThreads) * a.step]);
-      }
-#pragma unroll
-      for (int k = 0; k < kLoads; ++k) {
-        if (i + k * kThreads < end) best.see(y[k], i + k * kThreads);
-      }
-    }
+    Best best = best_of(a, (const T*)a.x.data + at(a.x, line), begin + threadIdx.x, end, kThreads);
     __syncthreads();
     values[threadIdx.x] = best.value;
     places[threadIdx.x] = best.place;
     for (int half = kThreads / 2; half; half >>= 1) {
       __syncthreads();
-      if ((int)threadIdx.x < half && places[threadIdx.x + half] >= 0) {
-        const A y = values[threadIdx.x + half];
-        const i64 other = places[threadIdx.x + half], mine = places[threadIdx.x];
-        const bool better = mine < 0 || beats(y, values[threadIdx.x]);
-        if (better || (!beats(values[threadIdx.x], y) && other < mine))
-          values[threadIdx.x] = y, places[threadIdx.x] = other;
-      }
+      if ((int)threadIdx.x >= half) continue;
+      best.merge(values[threadIdx.x + half], places[threadIdx.x + half]);
+      values[threadIdx.x] = best.value;
+      places[threadIdx.x] = best.place;
     }
-    if (threadIdx.x == 0) leave(a, line, piece, places[0]);
+    if (threadIdx.x == 0) leave(a, line, piece, best.place);
   }
 }
 
@@ -77,9 +101,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) best_of_strips(const Best
     const i64 piece = quotient(task, a.x.n), line = task - piece * a.x.n;
     const i64 begin = piece * a.piece, end = begin + a.piece < a.length ? begin + a.piece : a.length;
     const T* const x = (const T*)a.x.data + at(a.x, line);
-    Best best{load(x[begin * a.step]), begin};
-    for (i64 i = begin + 1; i < end; ++i) best.see(load(x[i * a.step]), i);
-    leave(a, line, piece, best.place);
+    leave(a, line, piece, best_of(a, x, begin, end, 1).place);
   }
 }
 

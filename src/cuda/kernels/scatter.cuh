@@ -40,35 +40,51 @@ extern "C" __global__ void __launch_bounds__(kThreads) scatter(const ScatterArgs
 
 // A warp takes 32 neighbours of a line at a time. Those with the same place are added in turns, the first of all places
 // at once.
-extern "C" __global__ void __launch_bounds__(kThreads) scatter_by_warps(const ScatterArgs a) {
-  const i64 warps = (i64)gridDim.x * (kThreads / 32);
+EBB void add_line(const ScatterArgs& a, i64 line, O* to, i64 step) {
   const int lane = threadIdx.x & 31;
-  for (i64 line = (i64)blockIdx.x * (kThreads / 32) + (threadIdx.x >> 5); line < a.index.n; line += warps) {
-    const I* const index = (const I*)a.index.data + at(a.index, line);
-    const T* const src = (const T*)a.src.data + at(a.src, line);
-    O* const to = (O*)a.out.data + at(a.out, line);
-    i64 next = lane < a.length ? (i64)index[lane * a.index_step] : -1;
-    T next_x = lane < a.length ? src[lane * a.src_step] : (T)0;
-    for (i64 first = 0; first < a.length; first += 32) {
-      const i64 i = first + lane, where = next;
-      const T x = next_x;
-      const bool live = i < a.length, inside = live && (u64)where < (u64)a.size;
-      if (i + 32 < a.length) {
-        next = index[(i + 32) * a.index_step];
-        next_x = src[(i + 32) * a.src_step];
-      }
-      if (live && !inside) complain_of(a, line, i, where);
-      const u32 alike = __match_any_sync(0xffffffffu, inside ? (u32)where : 0xffffffffu);
-      const int turn = inside ? __popc(alike & ((1u << lane) - 1)) : -1;
-      for (int t = 0; __ballot_sync(0xffffffffu, turn >= t); ++t) {
-        if (turn == t) update(to[where * a.out_step], x);
-        __syncwarp();
-      }
+  const I* const index = (const I*)a.index.data + at(a.index, line);
+  const T* const src = (const T*)a.src.data + at(a.src, line);
+  i64 next = lane < a.length ? (i64)index[lane * a.index_step] : -1;
+  T next_x = lane < a.length ? src[lane * a.src_step] : (T)0;
+  for (i64 first = 0; first < a.length; first += 32) {
+    const i64 i = first + lane, where = next;
+    const T x = next_x;
+    const bool live = i < a.length, inside = live && (u64)where < (u64)a.size;
+    if (i + 32 < a.length) {
+      next = index[(i + 32) * a.index_step];
+      next_x = src[(i + 32) * a.src_step];
+    }
+    if (live && !inside) complain_of(a, line, i, where);
+    const u32 alike = __match_any_sync(0xffffffffu, inside ? (u32)where : 0xffffffffu);
+    const int turn = inside ? __popc(alike & ((1u << lane) - 1)) : -1;
+    for (int t = 0; __ballot_sync(0xffffffffu, turn >= t); ++t) {
+      if (turn == t) update(to[where * step], x);
+      __syncwarp();
     }
   }
 }
+extern "C" __global__ void __launch_bounds__(kThreads) scatter_by_warps(const ScatterArgs a) {
+  const i64 warps = (i64)gridDim.x * (kThreads / 32);
+  for (i64 line = (i64)blockIdx.x * (kThreads / 32) + (threadIdx.x >> 5); line < a.index.n; line += warps)
+    add_line(a, line, (O*)a.out.data + at(a.out, line), a.out_step);
+}
 
-// Sums that begin with zeros, in shared memory, a block per piece of a line; the result is of type R. Of a block's
+// Sums that begin with zeros: each warp has a line's in shared memory. The result is of type R.
+extern "C" __global__ void __launch_bounds__(kThreads) sum_by_warps(const ScatterArgs a) {
+  DYNAMIC_SHARED(smem);
+  const int warps = blockDim.x >> 5, lane = threadIdx.x & 31;
+  O* const sums = (O*)smem + (threadIdx.x >> 5) * a.size;
+  for (i64 line = (i64)blockIdx.x * warps + (threadIdx.x >> 5); line < a.index.n; line += (i64)gridDim.x * warps) {
+    for (i64 i = lane; i < a.size; i += 32) sums[i] = (O)0;
+    __syncwarp();
+    add_line(a, line, sums, 1);
+    R* const out = (R*)a.out.data + at(a.out, line);
+    for (i64 i = lane; i < a.size; i += 32) out[i * a.out_step] = rounded(sums[i]);
+    __syncwarp();
+  }
+}
+
+// The same, a block per piece of a line. Of a block's
 // neighbours that go to one place the first is added first: all leave their keys where their place leads, those of a
 // later turn and of threads before others are larger, and whose key stays may add.
 extern "C" __global__ void __launch_bounds__(kThreads) sum_in_shared(const ScatterArgs a) {

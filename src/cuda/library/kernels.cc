@@ -256,6 +256,8 @@ void run_library(const LibraryCall& call, Gpu& gpu, const RunMarkPtr& mark) {
     case Op::cummax_place:
     case Op::cummin_place:
       return run_scan(call, gpu);
+    case Op::linear_recurrence:
+      return run_recurrence(call, gpu);
     case Op::convolution:
       return run_convolution(call, gpu);
     case Op::conv_transpose:

@@ -127,5 +127,7 @@ void run_arg(const LibraryCall& call, Gpu& gpu);  // argmax, argmin
 void run_argsort(const LibraryCall& call, Gpu& gpu);
 void run_searchsorted(const LibraryCall& call, Gpu& gpu);
 void run_scan(const LibraryCall& call, Gpu& gpu);  // cumsum, cumprod
+void run_recurrence(const LibraryCall& call,
+                    Gpu& gpu);  // linear_recurrence, and scatter_zero_add with IndexLines::runs
 
 }  // namespace ebb::cuda

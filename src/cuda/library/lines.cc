@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// cat and pad_zero, argmax and argmin, scans: work along one axis.
+// cat and pad_zero, argmax and argmin, scans and recurrences: work along one axis.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstdlib>
 
 #include "core/ceil_div.h"
 #include "core/format_error.h"
@@ -26,6 +28,11 @@ View part(const View& v, int axis, std::int64_t start, const Shape& shape) {
 // Whether neighbours along the axis are neighbours in memory, in either direction.
 bool lies_side_by_side(const View& x, int axis) {
   return x.strides[axis] == 1 || x.strides[axis] == -1 || x.shape.numel() == x.shape[axis];
+}
+
+// Or near enough that a warp's loads share the bytes of memory they move.
+bool lies_close(const View& lines, int axis, std::int64_t length, const GpuModel& model) {
+  return std::abs(lines.strides[axis]) <= model.close_elements || lines.shape.numel() == 1 || length == 1;
 }
 
 }  // namespace
@@ -63,6 +70,20 @@ void run_pad_zero(const LibraryCall& call, Gpu& gpu) {
   clear_elements(gpu, part_of(out, axis, end, out.shape[axis] - end));
 }
 
+namespace {
+
+// Lanes that take a line of those that lie close; 0: a block does.
+std::int64_t lanes_of_line(std::int64_t length, std::int64_t count, const GpuModel& model) {
+  const std::int64_t threads = model.best_tasks * kThreads;
+  if (length > (32 * count < threads ? model.short_best_line : model.longest_lane_line)) return 0;
+  std::int64_t lanes = 1;
+  while (lanes < 32 && lanes < length && (length > lanes * model.best_lane_elements || count * lanes < threads))
+    lanes *= 2;
+  return lanes;
+}
+
+}  // namespace
+
 void run_arg(const LibraryCall& call, Gpu& gpu) {
   const View x = at_least_1d(call.inputs[0]);
   const int axis = axis_of(call);
@@ -76,9 +97,10 @@ void run_arg(const LibraryCall& call, Gpu& gpu) {
   first.shape = lines;
   const KernelSource source{types + texts::best_of_lines};
   const std::int64_t length = x.shape[axis], count = lines.numel();
-  const bool beside = lies_side_by_side(x, axis);
-  // Enough pieces for all of a large GPU's threads, none of them short.
   const GpuModel& model = gpu.model();
+  const bool beside = lies_close(first, axis, length, model);
+  const std::int64_t lanes = beside ? lanes_of_line(length, count, model) : 0;
+  // Enough pieces for all of a large GPU's threads, none of them short.
   const std::int64_t wanted = model.best_tasks * (beside ? 1 : kThreads) / count;
   const std::int64_t least = beside ? model.best_piece : model.best_strip;
   const std::int64_t pieces = std::clamp<std::int64_t>(std::min(wanted, length / least), 1, model.most_best_pieces);
@@ -88,7 +110,9 @@ void run_arg(const LibraryCall& call, Gpu& gpu) {
                 .step = x.strides[axis],
                 .piece = (length + pieces - 1) / pieces,
                 .pieces = 1,
-                .places = nullptr};
+                .places = nullptr,
+                .lane_bits = lanes > 0 ? std::countr_zero(static_cast<std::uint64_t>(lanes)) : 0};
+  if (lanes > 0) return launch_elements(gpu, source, "best_of_short_lines", count * lanes, args);
   args.pieces = (length + args.piece - 1) / args.piece;
   BufferPtr keep;
   if (args.pieces > 1)
@@ -181,6 +205,45 @@ void run_scan(const LibraryCall& call, Gpu& gpu) {
     launch_blocks(gpu, source, places ? "best_before_pieces" : "scan_sums", count, args);
   }
   over_pieces("places_of_pieces", places ? "places_of_strips" : "scan_strips");
+}
+
+void run_recurrence(const LibraryCall& call, Gpu& gpu) {
+  View g = at_least_1d(call.inputs[0]), factors = at_least_1d(call.inputs[1]), out = at_least_1d(call.outputs[0]);
+  if (g.shape.numel() == 0) return;
+  const int axis = axis_of(call);
+  const std::int64_t length = g.shape[axis];
+  g.shape = factors.shape = out.shape = g.shape.with(axis, 1);
+  const bool blocks = length > kSumAlone && lies_close(factors, axis, length, gpu.model());
+  std::int64_t threads = 32;
+  while (threads < kThreads && (!blocks || threads * kCarryEach < length)) threads *= 2;
+  const std::int64_t pieces = ceil_div(length, blocks ? kCarryEach * threads : kScanStrip),
+                     tasks = g.shape.numel() * pieces;
+  RecurrenceArgs args{.factors = kernel_view(factors),
+                      .g = kernel_view(g),
+                      .out = kernel_view(out),
+                      .length = length,
+                      .factor_step = factors.strides[axis],
+                      .g_step = g.strides[axis],
+                      .out_step = out.strides[axis],
+                      .pieces = pieces,
+                      .carries = nullptr,
+                      .products = nullptr};
+  const KernelSource source{element_text(g.dtype) +
+                            fmt::format("constexpr int kLineThreads = {};\nconstexpr bool kHalf = {}, kRuns = {};\n",
+                                        threads, is_half(g.dtype), call.op == Op::scatter_zero_add) +
+                            texts::recurrence};
+  const auto over_pieces = [&](const char* of_block, const char* of_thread) {
+    blocks ? launch_blocks(gpu, source, of_block, tasks, args, 0, static_cast<unsigned>(threads))
+           : launch_elements(gpu, source, of_thread, tasks, args);
+  };
+  BufferPtr kept_carries, kept_products;
+  if (pieces > 1) {
+    args.carries = elements<f64>(workspace(gpu, DType::f64, Shape{tasks}, kept_carries, label_of(call)));
+    args.products = elements<f64>(workspace(gpu, DType::f64, Shape{tasks}, kept_products, label_of(call)));
+    over_pieces("carries_of_pieces", "carries_of_strips");
+    launch_blocks(gpu, source, "add_carries", g.shape.numel(), args);
+  }
+  over_pieces("results_of_pieces", "results_of_strips");
 }
 
 }  // namespace ebb::cuda

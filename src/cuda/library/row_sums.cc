@@ -52,11 +52,15 @@ void add_rows(Gpu& gpu, const RowSums& task) {
                   : wide && out.dtype == DType::f16 ? "to.set_f16(j, x)"
                                                     : "to.set(j, store((A)x))");
   const KernelSource source{types + texts::add_rows};
-  BufferPtr kept_order, kept_ranges, kept_segments, kept_divided, kept_parts;
-  const View order = workspace(gpu, DType::i64, Shape{tokens}, kept_order, "index_add");
+  BufferPtr kept_order, kept_sorted, kept_ranges, kept_segments, kept_divided, kept_parts;
+  const View order = workspace(gpu, DType::i64, Shape{tokens}, kept_order, "index_add"),
+             sorted = workspace(gpu, of_tokens.dtype, Shape{tokens}, kept_sorted, "index_add");
   constexpr auto kWords = [](std::size_t bytes) { return static_cast<std::int64_t>(bytes / sizeof(i64)); };
+  // Zeros for short rows are less than their ranges.
+  const bool runs = outer * inner * static_cast<std::int64_t>(size_of(out.dtype)) <= gpu.model().short_row_bytes;
+  const std::int64_t range_words = runs ? 0 : 2 * size;
   const View ranges =
-      workspace(gpu, DType::i64, Shape{2 * size + kWords(sizeof(RowCounters))}, kept_ranges, "index_add");
+      workspace(gpu, DType::i64, Shape{range_words + kWords(sizeof(RowCounters))}, kept_ranges, "index_add");
   // A row of n tokens, n > kManyTokens, has fewer segments than n / kManyTokens; one of several, up to twice n /
   // theirs.
   const std::int64_t segments = tokens / kManyTokens, divided = tokens / kSegmentTokens;
@@ -66,19 +70,20 @@ void add_rows(Gpu& gpu, const RowSums& task) {
   const View divided_list =
       workspace(gpu, DType::i64, Shape{divided * kWords(sizeof(DividedRow))}, kept_divided, "index_add");
   const View parts = workspace(gpu, sums, Shape{2 * divided * outer * inner}, kept_parts, "index_add");
-  argsort_keys(gpu, of_tokens, 0, size - 1, order);
+  argsort_keys(gpu, of_tokens, 0, size - 1, order, sorted.data);
   gpu.clear(ranges.data, bytes_of(ranges));
+  if (runs) gpu.clear(out.data, bytes_of(out));
   const auto blocks_for = [](std::int64_t threads) { return (threads + kThreads - 1) / kThreads; };
   const std::int64_t most_of_many = segments * outer * inner;
   const std::int64_t many_blocks = std::min<std::int64_t>(blocks_for(most_of_many), 4 * gpu.multiprocessors());
-  const AddRowsArgs<void, void, void> args{.rows = of_tokens.data,
+  const AddRowsArgs<void, void, void> args{.rows = sorted.data,
                                            .g = g.data,
                                            .out = out.data,
                                            .order = elements<i64>(order),
-                                           .ranges = elements<TokenRange>(ranges),
+                                           .ranges = runs ? nullptr : elements<TokenRange>(ranges),
                                            .segments = elements<RowSegment>(segment_list),
                                            .divided = elements<DividedRow>(divided_list),
-                                           .counters = reinterpret_cast<RowCounters*>(element_at(ranges, 2 * size)),
+                                           .counters = reinterpret_cast<RowCounters*>(element_at(ranges, range_words)),
                                            .parts = parts.data,
                                            .tokens = tokens,
                                            .outer = outer,
@@ -88,7 +93,11 @@ void add_rows(Gpu& gpu, const RowSums& task) {
                                            .tiles = rows.tiles,
                                            .many_blocks = many_blocks};
   launch_elements(gpu, source, "find_rows", tokens, args);
-  launch_blocks(gpu, source, "add_rows", many_blocks + blocks_for(outer * size * rows.tiles * rows.lanes), args);
+  if (runs) {
+    launch_blocks(gpu, source, "add_runs", many_blocks + blocks_for(tokens * outer * inner), args);
+  } else {
+    launch_blocks(gpu, source, "add_rows", many_blocks + blocks_for(outer * size * rows.tiles * rows.lanes), args);
+  }
   if (divided > 0)
     launch_blocks(gpu, source, "add_divided_rows",
                   std::min<std::int64_t>(blocks_for(divided * outer * inner), 4 * gpu.multiprocessors()), args);

@@ -91,9 +91,13 @@ struct ScatterTask {
                     static_cast<unsigned>(plan.threads));
       return pieces.add();
     }
+    if (plan.kind == ScatterPlan::Kind::warp_sums)
+      return launch_blocks(gpu, source, "sum_by_warps", (32 * a.index.n + plan.threads - 1) / plan.threads, a,
+                           plan.shared_bytes, static_cast<unsigned>(plan.threads));
     const bool by_warps = plan.kind == ScatterPlan::Kind::warps;
     launch_elements(gpu, source, by_warps ? "scatter_by_warps" : "scatter", by_warps ? 32 * a.index.n : a.index.n, a);
   }
+  void sought_sums(const ScatterPlan& plan) const;
   void own_sums(const ScatterPlan& plan) const;
   void exact_sums() const;
 
@@ -138,13 +142,48 @@ std::optional<Neighbours> neighbours_of(const View& v, int axis) {
   return n;
 }
 
-void ScatterTask::own_sums(const ScatterPlan& plan) const {
+// The index and src of a task as such lines, packed where they are not.
+struct TaskLines {
+  explicit TaskLines(const ScatterTask& t) {
+    View of_src = t.src;
+    of_src.shape = t.index.shape;
+    const auto lines = [&](const View& v, BufferPtr& keep) {
+      const auto as_given = neighbours_of(v, t.axis());
+      return as_given ? *as_given : *neighbours_of(packed(t.gpu, v, keep, label_of(t.call)), t.axis());
+    };
+    index = lines(t.index, kept_index);
+    src = lines(of_src, kept_src);
+  }
+  Neighbours index, src;
+
+ private:
   BufferPtr kept_index, kept_src;
-  View of_index = index, of_src = src;
-  of_src.shape = index.shape;
-  if (!neighbours_of(of_index, axis())) of_index = packed(gpu, of_index, kept_index, label_of(call));
-  if (!neighbours_of(of_src, axis())) of_src = packed(gpu, of_src, kept_src, label_of(call));
-  const Neighbours places = *neighbours_of(of_index, axis()), values = *neighbours_of(of_src, axis());
+};
+
+void ScatterTask::sought_sums(const ScatterPlan& plan) const {
+  const TaskLines lines(*this);
+  const SoughtSumsArgs args{.index = kernel_view(lines.index.outer),
+                            .src = kernel_view(lines.src.outer),
+                            .out = out.data,
+                            .length = index.shape[axis()],
+                            .inner = inner_of(index.shape, axis()),
+                            .size = out.shape[axis()],
+                            .index_step = lines.index.step,
+                            .src_step = lines.src.step,
+                            .index_column = lines.index.column,
+                            .src_column = lines.src.column,
+                            .slices = call.op == Op::index_zero_add,
+                            .complaints = check_index(mark, call, given, out.shape[axis()])};
+  const KernelSource source{index_text(index) + sum_text(out.dtype, dtype_of_sums(call)) + texts::sum_sought};
+  if (plan.kind == ScatterPlan::Kind::places)
+    return launch_elements(gpu, source, "sum_places_sought", out.shape.numel(), args);
+  gpu.clear(out.data, bytes_of(out));
+  launch_elements(gpu, source, "sum_from_firsts", index.shape.numel(), args);
+}
+
+void ScatterTask::own_sums(const ScatterPlan& plan) const {
+  const TaskLines lines(*this);
+  const Neighbours &places = lines.index, &values = lines.src;
   const std::int64_t inner = inner_of(index.shape, axis()), tiles = (inner + plan.columns - 1) / plan.columns;
   const Pieces pieces(*this, plan);
   const DType sums = dtype_of_sums(call);
@@ -303,6 +342,8 @@ void run_scatter_zero_add(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   const ScatterPlan plan = t.plan();
   const View out = t.out;
   const bool integers = out.dtype == DType::i64 || out.dtype == DType::i32;
+  if (plan.kind == Kind::places || plan.kind == Kind::firsts) return t.sought_sums(plan);
+  if (plan.kind == Kind::runs) return run_recurrence(call, gpu);
   if (plan.kind == Kind::own_sums) return t.own_sums(plan);
   if (plan.kind == Kind::exact) return t.exact_sums();
   if (plan.kind == Kind::sorted) return add_long_lines(call, gpu, mark, out, t.index, t.src);
@@ -330,7 +371,7 @@ void run_scatter_zero_add(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
                              : is_floating(out.dtype) ? "to += x;"
                                                       : "to = store(sum(load(to), load(x)));";
   BufferPtr keep;
-  const bool in_memory = plan.kind != Kind::shared;
+  const bool in_memory = plan.kind != Kind::shared && plan.kind != Kind::warp_sums;
   if (in_memory && wide) t.out = dense(out, sums, keep, gpu, "scatter_add");
   if (in_memory || t.index.shape.numel() == 0) gpu.clear(t.out.data, bytes_of(t.out));
   t.lines(plan, types, update);

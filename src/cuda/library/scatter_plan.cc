@@ -7,6 +7,7 @@
 #include <bit>
 #include <optional>
 
+#include "calls/index_lines.h"
 #include "cuda/kernels/args/index.h"
 
 namespace ebb::cuda {
@@ -41,6 +42,12 @@ std::optional<ScatterPlan> plan_own_sums(std::int64_t length, std::int64_t size,
   const std::int64_t per_place = inner > 1 ? model.piece_per_place_of_slices : model.piece_per_place;
   divide_line(plan, length, std::max(model.own_sum_elements * groups, per_place * size), model);
   return plan;
+}
+
+// Short lines with neither many elements per place nor many neighbours: a block's threads would have little to do.
+bool adds_in_order(std::int64_t length, std::int64_t size, std::int64_t inner, const GpuModel& model) {
+  return inner < 32 && length <= model.line_in_order &&
+         (length <= model.line_of_warp || length < model.own_sums_per_place * size);
 }
 
 }  // namespace
@@ -78,7 +85,9 @@ ScatterPlan plan_scatter(const LibraryCall& call, const GpuModel& model) {
     return {Kind::last_on_chip, static_cast<int>(std::clamp<std::int64_t>(power_of_two_from(size), threads, kThreads)),
             bytes};
   }
-  if (!rows && call.attrs.i[1] != 0) return {Kind::put};
+  const auto known = rows ? IndexLines::any : static_cast<IndexLines>(call.attrs.i[1]);
+  if (known == IndexLines::different) return {Kind::put};
+  if (known == IndexLines::runs && is_floating(dtype) && index == out) return {Kind::runs};
   if (dtype == DType::i64 || dtype == DType::i32) {
     if (few_elements && !rows) return {Kind::threads};
     const std::int64_t bytes = out.numel() * static_cast<std::int64_t>(size_of(dtype));
@@ -92,10 +101,19 @@ ScatterPlan plan_scatter(const LibraryCall& call, const GpuModel& model) {
 
   const auto each = static_cast<std::int64_t>(size_of(dtype_of_sums(call)));
   const std::int64_t bytes = size * each, shared = bytes + kTurnSlots * static_cast<std::int64_t>(sizeof(u32));
-  if (is_floating(dtype) && same_lines && size > 0) {
-    if (const auto plan = plan_own_sums(length, size, inner, each, model)) return *plan;
-  }
   const bool fits = bytes > 0 && shared <= most_shared && same_lines;
+  if (is_floating(dtype) && same_lines && size > 0 && length > 0) {
+    const bool sparse = out.numel() > model.places_per_first * index.numel();
+    if (length <= (sparse ? model.line_of_firsts : model.line_of_places)) return {sparse ? Kind::firsts : Kind::places};
+    if (adds_in_order(length, size, inner, model)) {
+      if (rows && out.numel() >= model.worth_sorting) return {Kind::sorted};
+      const std::int64_t warps = std::min<std::int64_t>(model.own_sum_bytes / bytes, kThreads / 32);
+      if (warps > 1 && (lines >= model.lines_of_warps || length <= model.line_of_warp))
+        return {Kind::warp_sums, static_cast<int>(32 * warps), warps * bytes};
+    } else if (const auto plan = plan_own_sums(length, size, inner, each, model)) {
+      return *plan;
+    }
+  }
   const bool exact = (dtype == DType::f32 || is_half(dtype)) && inner * size < (std::int64_t{1} << 32) / kMostDigits &&
                      length < model.longest_exact && size <= model.exact_places * length;
   if (exact && !fits && same_lines && length >= model.long_line && (!rows || inner == 1)) return {Kind::exact};
@@ -116,10 +134,16 @@ ScatterPlan plan_scatter(const LibraryCall& call, const GpuModel& model) {
 std::string describe(const ScatterPlan& plan) {
   const std::string of_line = plan.pieces > 1 ? fmt::format("{} elements of a line", plan.piece) : "line";
   switch (plan.kind) {
+    case ScatterPlan::Kind::places:
+      return "thread per place, which looks through the line";
+    case ScatterPlan::Kind::firsts:
+      return "thread per element, the first for each place looks through the line";
     case ScatterPlan::Kind::threads:
       return "thread per line";
     case ScatterPlan::Kind::warps:
       return "warp per line";
+    case ScatterPlan::Kind::warp_sums:
+      return fmt::format("warp per line, {} in {} bytes of shared memory", plan.threads / 32, plan.shared_bytes);
     case ScatterPlan::Kind::shared:
       return fmt::format("block of {} threads per {}, {} bytes of shared memory", plan.threads, of_line,
                          plan.shared_bytes);
@@ -130,6 +154,8 @@ std::string describe(const ScatterPlan& plan) {
       return "thread per element, exact sums in fixed point";
     case ScatterPlan::Kind::sorted:
       return "sorted by place";
+    case ScatterPlan::Kind::runs:
+      return "sums of runs";
     case ScatterPlan::Kind::put:
       return "thread per element, distinct places";
     case ScatterPlan::Kind::atomics:

@@ -11,12 +11,16 @@ namespace ebb::cuda {
 // How a scatter, or sums with several elements per place, are computed.
 struct ScatterPlan {
   enum class Kind : std::uint8_t {
+    places,        // a thread per element of the output looks through its line's index
+    firsts,        // a thread per element of the index; the first one for a place looks through the rest
     threads,       // a thread per line of the index, in order
     warps,         // a warp per line; those of 32 neighbours that go to the same place take turns
-    shared,        // a block per piece of a line, the same with sums in shared memory
+    warp_sums,     // the same with sums in shared memory
+    shared,        // a block per piece of a line, with sums in shared memory
     own_sums,      // a block per piece of some neighbouring lines, each thread with its own sum for every place
     exact,         // a thread per element: sums in fixed point do not depend on the order
     sorted,        // elements are sorted by their places first
+    runs,          // neighbours that go to the place of their first: sums of runs
     put,           // a thread per element: no two go to the same place
     atomics,       // a thread per element: sums of integers have no order
     table,         // the same, in shared memory first
@@ -37,7 +41,7 @@ struct ScatterPlan {
 DType dtype_of_sums(const LibraryCall& call);
 // Plans scatter, scatter_zero_add and index_zero_add. For sums of floats, only a line's length and size, and the number
 // of lines side by side after the axis, choose among kinds that add in different orders, so that bits do not depend on
-// the batch.
+// the batch. Up to GpuModel::line_in_order elements all but own_sums add one after the other.
 ScatterPlan plan_scatter(const LibraryCall& call, const GpuModel& model);
 
 std::string describe(const ScatterPlan& plan);  // "block of 256 threads per line, 20480 bytes of shared memory"

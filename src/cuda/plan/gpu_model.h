@@ -165,6 +165,18 @@ struct GpuModel {
   // many elements on are sorted by their places before they are added; where sums fit on chip, they are divided into
   // pieces instead. Chosen: one thread took 6.8 s for a line of 33 million.
   std::int64_t short_line = 16, long_line = 1024, long_line_on_chip = 1 << 14;
+  // Sums of short lines. Up to so many elements, a thread per place or per element looks through all of its line; per
+  // element where there are more places than this for each. Up to `line_in_order` elements, unless there are as many
+  // per place as `own_sums_per_place` or 32 lines side by side, they are added in order: by a warp per line where there
+  // are so many lines, or so few elements; slices of an output of so many elements after sorting their places. (Chosen.
+  // With a block per line, the gradient of index_select along the last axis of [12,113,047, 2] took 50 times PyTorch's
+  // time.)
+  std::int64_t line_of_places = 8, line_of_firsts = 32, places_per_first = 4;
+  std::int64_t line_in_order = 512, line_of_warp = 64, own_sums_per_place = 16, lines_of_warps = 1024,
+               worth_sorting = 1 << 16;
+  // Rows of so many bytes, over all slices, are cleared before those with tokens are written: finding the tokens of
+  // each would move three times 16 bytes per row.
+  std::int64_t short_row_bytes = 48;
   // Threads' own sums: bytes per block with which a multiprocessor has four blocks, and with which 64 threads do; a
   // thread adds at least so many elements, and a piece has so many per place, since its sums go through memory. Fewer
   // where neighbouring lines share a block's threads, whose pieces are few: 424,008 rows of 70 for 50 places were 265
@@ -201,6 +213,11 @@ struct GpuModel {
   // argmax and argmin: tasks that fill a large GPU, blocks or as many threads; elements of a block's piece and of a
   // thread's; pieces of a line (chosen, not measured).
   std::int64_t best_tasks = 4 * 132, best_piece = 16 * kThreads, best_strip = 64, most_best_pieces = 256;
+  // Lines of up to so many elements have a group of lanes each, longer ones where their warps fill a large GPU. A lane
+  // has so many elements before the line gets more lanes. Elements of a line lie close to each other up to this step:
+  // lanes that take neighbours of a line then share the bytes they load. (Chosen. With a block per line, 2,097,153
+  // lines of five numbers took 50 times PyTorch's time.)
+  std::int64_t short_best_line = 512, longest_lane_line = 4096, best_lane_elements = 8, close_elements = 8;
   // Selection by digits: lines from which on one block each fills a large GPU; elements of a piece otherwise, and
   // pieces of a line (chosen, not measured).
   std::int64_t many_selected_lines = 256, select_piece = 16384, most_select_pieces = 1024;
@@ -240,9 +257,8 @@ struct GpuModel {
   bool each_row_anew = false;
 
   // ---- Copies and runs (all chosen, not measured).
-  // Bytes per block where many copies are one launch: eight words per thread, eight times; most blocks per
-  // copy.
-  std::size_t copied_bytes_per_block = kThreads * 8 * 8, most_copying_blocks = 512;
+  // Bytes per block where many copies are one launch: four words of 16 bytes per thread; most blocks per copy.
+  std::size_t copied_bytes_per_block = kThreads * 4 * 16, most_copying_blocks = 1024;
   // Pinned memory for copies from and to the host: bytes of a piece, and the number of pieces, used in rotation.
   static constexpr std::size_t staging_bytes = std::size_t{512} << 10, staging_pieces = 16;
   // An event costs as much as a launch: runs between events, and between checks for runs that have ended. Slots for

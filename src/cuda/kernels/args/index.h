@@ -31,6 +31,16 @@ struct PlaceSumsArgs {
 };
 EBB_ARGS(52, PlaceSumsArgs);
 
+// The same lines, whose elements a thread looks through.
+struct SoughtSumsArgs {
+  KernelView index, src;  // the first elements of `outer`
+  void* out;              // [outer][size][inner]
+  i64 length, inner, size, index_step, src_step, index_column, src_column;
+  i64 slices;  // the index is one for whole slices
+  Complaints complaints;
+};
+EBB_ARGS(47, SoughtSumsArgs);
+
 template <class T, class S>
 struct AddPiecesArgs {
   const S* parts;  // [outer][pieces][row]
@@ -147,11 +157,11 @@ struct RowCounters {
 };
 template <class T, class R, class S>
 struct AddRowsArgs {
-  const R* rows;  // of the tokens
+  const R* rows;  // of the tokens in sorted order
   const T* g;
   T* out;
   const i64* order;    // of the tokens, sorted by their rows
-  TokenRange* ranges;  // per row: its tokens in this order
+  TokenRange* ranges;  // per row: its tokens in this order; null: rows without tokens are zeros already
   RowSegment* segments;
   DividedRow* divided;
   RowCounters* counters;

@@ -19,6 +19,7 @@ constexpr int kSumPiece = kSumEach * kThreads;
 constexpr int kSumGroup = kThreads;  // pieces of a line up to which one pass makes them
 constexpr int kSumChunks = 396;      // of a longer line: three blocks on each of an H200's multiprocessors
 constexpr int kSumAlone = 32;        // a line of up to so many is a thread's
+constexpr int kCarryEach = 8;        // of a thread, in a recurrence
 
 struct BestArgs {
   KernelView x;  // the first elements of the lines
@@ -26,8 +27,9 @@ struct BestArgs {
   i64 length, step;
   i64 piece, pieces;  // elements of a piece, and how many pieces a line has
   i64* places;        // of the best of each piece; null where a line is one
+  i64 lane_bits;      // of a group that has a line
 };
-EBB_ARGS(24, BestArgs);
+EBB_ARGS(25, BestArgs);
 
 struct ScannedLines {
   KernelView x, out;  // the first elements of the lines
@@ -38,6 +40,16 @@ struct ScanArgs : ScannedLines {
   u64* sums;  // pieces + 1 of each line: what comes before each piece, or its place; null where a line is one
 };
 EBB_ARGS(42, ScanArgs);
+
+// Recurrences, and sums of runs.
+struct RecurrenceArgs {
+  KernelView factors, g, out;  // the first elements of the lines; instead of factors the index of runs
+  i64 length, factor_step, g_step, out_step;
+  i64 pieces;     // of a line, or strips
+  f64* carries;   // of pieces: what they carry on, and then what comes to them; null where a line is one
+  f64* products;  // of their factors
+};
+EBB_ARGS(61, RecurrenceArgs);
 
 // Sums or products of lines, by blocks.
 struct ScanOnceArgs : ScannedLines {

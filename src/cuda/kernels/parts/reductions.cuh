@@ -9,6 +9,7 @@ namespace ebb::cuda {
 EBB f32 from_bits(f32, u64 bits) { return (f32)__longlong_as_double((i64)bits); }
 EBB f64 from_bits(f64, u64 bits) { return __longlong_as_double((i64)bits); }
 EBB i64 from_bits(i64, u64 bits) { return (i64)bits; }
+EBB i32 from_bits(i32, u64 bits) { return (i32)bits; }
 
 EBB u64 bits_of(f64 x) { return (u64)__double_as_longlong(x); }
 EBB u64 bits_of(f32 x) { return bits_of((f64)x); }

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+#include <cstdint>
+
+namespace ebb {
+
+// What is known about each line of an index along the axis of gather and scatter_zero_add.
+enum class IndexLines : std::int64_t {
+  any,
+  different,  // no two elements are equal, as of a sort
+  runs,       // element i is i, which begins a run, or equals the one before it, as of cummax
+};
+
+}  // namespace ebb
