@@ -11,7 +11,7 @@ PACKAGE = {
         ("no_grad", "enable_grad", "inference_mode", "set_grad_enabled", "is_grad_enabled"),
         "it is not needed: a history exists only where a variable is upstream, and x.detach() leaves it behind",
     ),
-    "save": "use ebb.io.save_safetensors(path, model.state_dict()), or pickle",
+    "save": "use ebb.io.save_safetensors(path, model), or pickle",
     "load": "use model.load_state_dict(ebb.io.load_safetensors(path)), or pickle",
     "autograd": "ebb.backward(loss) gives the gradients of variables, ebb.grad(f) the gradient of a function",
     "func": "grad, vjp, jvp, jacobian, hvp and hessian are in ebb itself",

@@ -107,6 +107,7 @@ def test_derivatives_of_sinc_are_finite_at_zero():
         (lambda: ebb.value_and_grad(ebb.ones(2)), "value_and_grad: takes a function, got Tensor"),
         (lambda: ebb.hessian(lambda x: x.sum(), argnums="x"), "hessian: argnums is a position or a tuple of positions, got str"),
         (lambda: ebb.gradcheck.gradcheck, "check_gradients(f, inputs)"),
+        (lambda: ebb.io.save_safetensors({"x": ebb.ones(1)}, "x"), "takes a path, then tensors by name or a model, got str"),
         (lambda: ebb.io.save, "save_safetensors(path, model)"),
         (lambda: nn.utils, "ebb.optim.clip_by_norm"),
         (lambda: ebb.optim.lr_scheduler, "optimizer.lr = schedule(step)"),
