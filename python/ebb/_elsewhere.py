@@ -21,7 +21,8 @@ PACKAGE = {
     "Generator": "random numbers follow ebb.manual_seed(seed)",
     "set_default_dtype": "pass dtype=, or cast a model with model.to(dtype)",
     "jit": "ebb.compile(f) plans a function once; fusion happens without it",
-    "autocast": "compute with ebb.nn.cast_parameters(model, ebb.bf16), which keeps wide weights",
+    **dict.fromkeys(("autocast", "amp"), "compute with ebb.nn.cast_parameters(model, ebb.bf16), which keeps wide weights"),
+    "backends": "there is nothing to set: results are repeatable, and the fastest algorithm is chosen from sizes alone",
     "utils": "loaders are in ebb.data, ebb.checkpoint recomputes, ebb.optim.clip_by_norm clips gradients",
     "distributions": "draw with ebb.randn, rand, normal, multinomial; the losses have negative log-likelihoods",
     **dict.fromkeys(
@@ -63,6 +64,7 @@ OPTIM = {
     "OneCycleLR": _SCHEDULE.format("one_cycle_schedule(lr, steps)"),
     "LambdaLR": "a schedule is any function of the step: optimizer.lr = schedule(step) before each step",
     "ReduceLROnPlateau": "plateau = ebb.optim.ReduceOnPlateau(lr), and optimizer.lr = plateau(loss) after each validation",
+    "swa_utils": "ebb.optim.WeightEma(decay) averages a model's weights",
     **dict.fromkeys(("clip_grad_norm_", "clip_grad_norm"), "gradients, norm = ebb.optim.clip_by_norm(gradients, 1.0)"),
 }
 
