@@ -38,11 +38,12 @@ PYTHON_OPTIONS := $(if $(filter release debug asan tsan,$(PRESET)),-DEBB_BUILD_P
 # What runs on a GPU: kernels and library calls, then whole test programs.
 CUDA_TESTS := cuda table losses losses_kernels ops engine nn optim network library
 
-.PHONY: help run test test-emulated test-cuda test-threads fuzz exhaustive load coverage parity array-api wheel deb site bench bench-cuda bench-parts \
+.PHONY: help run install test test-emulated test-cuda test-threads fuzz exhaustive load coverage parity array-api wheel deb site bench bench-cuda bench-parts \
         bench-breadth bench-distributed lint format clean packages configure python-package
 
 help:
 	@echo "make run      build the program ebb and train a convolutional network on drawn digits, about a minute"
+	@echo "make install PREFIX=~/ebb   build the library and the program, and install them there (/usr/local unless given)"
 	@echo "make test     build everything and run the tests"
 	@echo "make test-emulated   the part of make test that walks over operations and losses on an emulated GPU"
 	@echo "make test-cuda   the tests on the first GPU, then under compute-sanitizer (TESTS=cuda: some of them)"
@@ -77,6 +78,11 @@ run: configure
 	@cmake --build $(BUILD) --target ebb_program
 	@echo "+ ebb $(RUN)"
 	@$(BUILD)/tools/ebb/ebb $(RUN)
+
+PREFIX ?= /usr/local
+install: configure
+	@cmake --build $(BUILD) --target ebb ebb_shared ebb_program
+	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 $(VENV)/complete: python/requirements.txt
 	$(call install_missing,$(PYTHON_PACKAGES))

@@ -76,13 +76,9 @@ int train(const Step& step_of) {
   // Parameters and running statistics, by torch's names.
   const std::filesystem::path file =
       std::filesystem::temp_directory_path() / ("ebb_conv_net_" + std::to_string(getpid()) + ".safetensors");
-  io::TensorMap saved;
-  for (const Parameter& p : state(net)) saved[p.name] = *p.tensor;
-  io::save_safetensors(file.string(), saved);
+  io::save_safetensors(file.string(), state_dict(net));
   ConvNet again;
-  const io::TensorMap loaded = io::Safetensors(file.string()).tensors();
-  for (const Parameter& p : parameters(again)) *p.tensor = variable(loaded.at(p.name));
-  for (const Parameter& b : buffers(again)) *b.tensor = loaded.at(b.name);
+  load_state_dict(again, io::load_safetensors(file.string()));
   std::filesystem::remove(file);
 
   const double before = accuracy(net, test), after = accuracy(again, test);

@@ -61,6 +61,7 @@ class Safetensors {
   std::shared_ptr<const File> file_;
 };
 
+TensorMap load_safetensors(const std::string& path);  // all tensors of a file
 void save_safetensors(const std::string& path, const TensorMap& tensors, const Metadata& metadata = {});
 
 // ---- checkpoints ----------------------------------------------------------------------------------------------------

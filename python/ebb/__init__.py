@@ -12,10 +12,9 @@ from ._core import __version__  # noqa: F401
 from ._compile import compile
 from ._memory import memory_budget
 from ._precision import get_float32_matmul_precision, set_float32_matmul_precision
-from ._transforms import custom_gradient, grad, value_and_grad
+from ._transforms import custom_gradient, grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
 from .losses import *  # noqa: F403: losses are functions of the library like any other
 from . import __config__, array_api, compat, cuda, data, distributed, gradcheck, io, linalg, losses, models, nn, optim
-from ._elsewhere import of_package as __getattr__
 
 
 def _array_namespace(self, *, api_version=None):
@@ -37,4 +36,5 @@ _core.Tensor.__array_namespace__ = _array_namespace
 _core.Tensor.to_device = _to_device
 _core.Tensor.__array_ufunc__ = _numpy.array_ufunc
 _elsewhere.explain(_core.Tensor, _elsewhere.TENSOR)
+__getattr__ = _elsewhere.of_module("ebb", _elsewhere.PACKAGE)
 _einops.register()

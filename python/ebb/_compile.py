@@ -4,16 +4,7 @@
 import functools
 
 from . import _core
-from ._transforms import _flatten
-
-
-def _structure(tree):
-    """What a tree is without its tensors, as a key."""
-    if isinstance(tree, dict):
-        return (dict, tuple((k, _structure(v)) for k, v in tree.items()))
-    if isinstance(tree, (list, tuple)):
-        return (type(tree), tuple(_structure(v) for v in tree))
-    return None
+from ._transforms import _flatten, _structure
 
 
 def compile(f):

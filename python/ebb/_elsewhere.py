@@ -11,15 +11,18 @@ PACKAGE = {
         ("no_grad", "enable_grad", "inference_mode", "set_grad_enabled", "is_grad_enabled"),
         "it is not needed: a history exists only where a variable is upstream, and x.detach() leaves it behind",
     ),
-    "save": "use ebb.io.save_safetensors(path, model.state_dict()), or pickle",
+    "save": "use ebb.io.save_safetensors(path, model), or pickle",
     "load": "use model.load_state_dict(ebb.io.load_safetensors(path)), or pickle",
     "autograd": "ebb.backward(loss) gives the gradients of variables, ebb.grad(f) the gradient of a function",
     "func": "grad, vjp, jvp, jacobian, hvp and hessian are in ebb itself",
+    **dict.fromkeys(("jacrev", "jacfwd"), "ebb.jacobian(f) is a function of x, and so is ebb.hessian(f)"),
+    **dict.fromkeys(("set_seed", "seed", "random"), "ebb.manual_seed(seed) seeds, ebb.rand, randn, randint and others draw"),
     "vmap": "operations take any number of leading axes; write the batch as one of them",
     "Generator": "random numbers follow ebb.manual_seed(seed)",
     "set_default_dtype": "pass dtype=, or cast a model with model.to(dtype)",
     "jit": "ebb.compile(f) plans a function once; fusion happens without it",
-    "autocast": "compute with ebb.nn.cast_parameters(model, ebb.bf16), which keeps wide weights",
+    **dict.fromkeys(("autocast", "amp"), "compute with ebb.nn.cast_parameters(model, ebb.bf16), which keeps wide weights"),
+    "backends": "there is nothing to set: results are repeatable, and the fastest algorithm is chosen from sizes alone",
     "utils": "loaders are in ebb.data, ebb.checkpoint recomputes, ebb.optim.clip_by_norm clips gradients",
     "distributions": "draw with ebb.randn, rand, normal, multinomial; the losses have negative log-likelihoods",
     **dict.fromkeys(
@@ -50,9 +53,34 @@ MODULE = {
     "add_module": "self.name = layer",
 }
 
+_SCHEDULE = "a schedule is a function of the step: schedule = ebb.optim.{}, and optimizer.lr = schedule(step) before each step"
+OPTIM = {
+    "lr_scheduler": _SCHEDULE.format("cosine_schedule(lr, steps)"),
+    "CosineAnnealingLR": _SCHEDULE.format("cosine_schedule(lr, steps)"),
+    "StepLR": _SCHEDULE.format("step_schedule(lr, step_size)"),
+    "MultiStepLR": _SCHEDULE.format("multistep_schedule(lr, milestones)"),
+    "ExponentialLR": _SCHEDULE.format("exponential_schedule(lr, gamma)"),
+    "LinearLR": _SCHEDULE.format("linear_schedule(lr, start_factor, end_factor, steps)"),
+    "OneCycleLR": _SCHEDULE.format("one_cycle_schedule(lr, steps)"),
+    "LambdaLR": "a schedule is any function of the step: optimizer.lr = schedule(step) before each step",
+    "ReduceLROnPlateau": "plateau = ebb.optim.ReduceOnPlateau(lr), and optimizer.lr = plateau(loss) after each validation",
+    "swa_utils": "ebb.optim.WeightEma(decay) averages a model's weights",
+    **dict.fromkeys(("clip_grad_norm_", "clip_grad_norm"), "gradients, norm = ebb.optim.clip_by_norm(gradients, 1.0)"),
+}
+
+IO = {
+    "save": "use save_safetensors(path, model), save_checkpoint, save_npz or save_npy; tensors and models can be pickled",
+    "load": "use load_safetensors(path), load_checkpoint, load_npz or load_npy",
+}
+
+GRADCHECK = dict.fromkeys(("gradcheck", "gradgradcheck"), "check_gradients(f, inputs) and check_second_gradients(f, inputs) check f")
+
+NN = {"utils": "gradients, norm = ebb.optim.clip_by_norm(gradients, 1.0) clips; ebb.optim has what else is done to gradients"}
+
 OPTIMIZER = {
     "zero_grad": "gradients are a value that ebb.backward(loss) returns; there is nothing to zero",
     "param_groups": "set optimizer.lr; for several rates use several optimizers, each with its part of the model",
+    "set_lr": "use optimizer.lr = schedule(step)",
     "add_param_group": "use several optimizers, each with its part of the model",
     "state_dict": "use state(); ebb.io.save_checkpoint(path, ebb.io.Checkpoint(model.state_dict(), optimizer.state())) saves both",
     "load_state_dict": "use load_state(ebb.io.load_checkpoint(path).optimizer)",
@@ -72,10 +100,14 @@ def explain(cls, hints):
     cls.__getattr__ = __getattr__
 
 
-def of_package(name):
-    """The package's own __getattr__."""
-    said = f"module 'ebb' has no attribute '{name}'"
-    raise AttributeError(f"{said}: {PACKAGE[name]}" if name in PACKAGE else said, name=name)
+def of_module(module, hints):
+    """The __getattr__ of a module."""
+
+    def __getattr__(name):
+        said = f"module '{module}' has no attribute '{name}'"
+        raise AttributeError(f"{said}: {hints[name]}" if name in hints else said, name=name)
+
+    return __getattr__
 
 
 def of_init(name):

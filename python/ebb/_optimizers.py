@@ -51,6 +51,8 @@ def _make(entry):
             known = ", ".join(name for name, *_ in all_arguments)
             raise TypeError(f"{class_name}: {error}; its arguments are {known} and decays") from None
         options = {}
+        if callable(given.get("lr")):
+            raise TypeError(f"{class_name}: lr is a number; with a schedule, optimizer.lr = schedule(step) before each step")
         for name, _, names in all_arguments:
             if name not in given:
                 continue

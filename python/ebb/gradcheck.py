@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Gradients held against central differences, for those who write their own functions and rules."""
 
+from . import _elsewhere
 from ._core import GradcheckReport, check_gradients, check_second_gradients, numerical_gradient
 
 __all__ = [
@@ -11,6 +12,9 @@ __all__ = [
     "require_gradients",
     "require_second_gradients",
 ]
+
+
+__getattr__ = _elsewhere.of_module("ebb.gradcheck", _elsewhere.GRADCHECK)
 
 
 def require_gradients(f, inputs, **options):

@@ -71,8 +71,12 @@ def _gradients_of(taken, gradients):
     return Gradients([(tensor, by_name[name]) for name, tensor in taken.parameters() if name in by_name])
 
 
-def _step(self, model, gradients):
+def _step(self, model=None, gradients=None):
     """Gives the model (a Module, a layer, a dict or a list of tensors) new parameters; everything is computed now."""
+    if gradients is None:
+        raise TypeError(
+            f"{type(self).__name__}.step: takes the model and its gradients, optimizer.step(model, ebb.backward(loss))"
+        )
     taken = _Taken(model)
     taken.put_back(*self._step(taken.parameters(), taken.buffers(), _gradients_of(taken, gradients)))
 
@@ -86,6 +90,7 @@ def _print_step(self, model, gradients):
 Optimizer.step = _step
 Optimizer.print_step = _print_step
 _elsewhere.explain(Optimizer, _elsewhere.OPTIMIZER)
+__getattr__ = _elsewhere.of_module("ebb.optim", _elsewhere.OPTIM)
 
 
 class LossScaler(_LossScaler):

@@ -164,6 +164,7 @@ def test_bad_calls_are_one_sentence():
         ({"temperature": 0}, ValueError, "temperature must be positive, got 0"),
         ({"target": torch.full((2, 7), 11), "outputs": "entropy"}, Exception, "target must be a class of the head"),
         ({"target": torch.full((2, 7), 11)}, Exception, r"target\[0\] = 11 is outside \[0, 11\)"),
+        ({"head": torch.nn.Linear(6, 11)}, TypeError, "takes torch tensors, got Linear; give its weight"),
         ({"x": x.detach().to_sparse()}, ValueError, "layout torch.sparse_coo are not supported; use .to_dense"),
     ):
         with pytest.raises(kind, match=text):

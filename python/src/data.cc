@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "bind.h"
+#include "paths.h"
 
 namespace ebb::python {
 namespace {
@@ -15,6 +16,12 @@ nb::dict images_of(const LabelledImages& set) {
   if (set.coarse_labels.defined()) d["coarse_labels"] = set.coarse_labels;
   if (!set.classes.empty()) d["classes"] = set.classes;
   return d;
+}
+
+std::vector<std::string> strings_of(const std::vector<Path>& paths) {
+  std::vector<std::string> names;
+  for (const Path& path : paths) names.push_back(path.string());
+  return names;
 }
 
 LoaderOptions loader_options(std::int64_t batch_size, bool shuffle, bool drop_last, int workers, int prefetch,
@@ -114,36 +121,35 @@ void bind_data(const Api& api) {
         return std::make_pair(d.images, d.labels);
       },
       doc("make_digits"), "n"_a, "seed"_a = 0);
-  m.def("read_idx", read_idx, doc("read_idx"), "path"_a);
+  m.def("read_idx", of_path(read_idx), doc("read_idx"), "path"_a);
   m.def(
-      "read_cifar10", [](const std::vector<std::string>& paths) { return images_of(read_cifar10(paths)); },
+      "read_cifar10", [](const std::vector<Path>& paths) { return images_of(read_cifar10(strings_of(paths))); },
       doc("read_cifar10"), "paths"_a);
   m.def(
-      "read_cifar100", [](const std::vector<std::string>& paths) { return images_of(read_cifar100(paths)); },
+      "read_cifar100", [](const std::vector<Path>& paths) { return images_of(read_cifar100(strings_of(paths))); },
       doc("read_cifar100"), "paths"_a);
-  m.def("read_image", read_image, doc("read_image"), "path"_a, "channels"_a = 0);
+  m.def("read_image", of_path(read_image), doc("read_image"), "path"_a, "channels"_a = 0);
   m.def(
       "read_image_folder",
-      [](const std::string& folder, int channels) { return images_of(read_image_folder(folder, channels)); },
+      [](const Path& folder, int channels) { return images_of(read_image_folder(folder.string(), channels)); },
       doc("read_image_folder"), "folder"_a, "channels"_a = 3);
   m.def(
       "read_csv",
-      [](const std::string& path, std::optional<char> separator, std::optional<char> decimal,
-         std::optional<bool> header, const std::vector<std::string>& columns,
-         std::optional<std::vector<std::string>> missing, DType dtype) {
+      [](const Path& path, std::optional<char> separator, std::optional<char> decimal, std::optional<bool> header,
+         const std::vector<std::string>& columns, std::optional<std::vector<std::string>> missing, DType dtype) {
         CsvOptions o{.separator = separator.value_or('\0'),
                      .decimal = decimal.value_or('\0'),
                      .header = header_of(header),
                      .columns = columns,
                      .dtype = dtype};
         if (missing) o.missing = *missing;
-        Table table = read_csv(path, o);
+        Table table = read_csv(path.string(), o);
         return std::make_pair(std::move(table.names), table.values);
       },
       doc("read_csv"), "path"_a, nb::kw_only(), "separator"_a.none() = nb::none(), "decimal"_a.none() = nb::none(),
       "header"_a.none() = nb::none(), "columns"_a = std::vector<std::string>{}, "missing"_a.none() = nb::none(),
       "dtype"_a = DTypeObject{DType::f32});
-  m.def("read_text", read_text, doc("read_text"), "path"_a);
+  m.def("read_text", of_path(read_text), doc("read_text"), "path"_a);
   nb::class_<BytePairs>(
       m, "BytePairs",
       "Byte-pair encoding over bytes: any text can be encoded, and decoding gives it back byte for byte.")
@@ -152,8 +158,10 @@ void bind_data(const Api& api) {
       .def_static(
           "train", [](const std::string& text, std::int64_t tokens) { return BytePairs::train(text, tokens); },
           "text"_a, "tokens"_a, "Learns merges from a text until there are this many tokens.")
-      .def_static("load", &BytePairs::load, "path"_a, "The merges that save() wrote.")
-      .def("save", &BytePairs::save, "path"_a, "Writes the merges to a file.")
+      .def_static("load", of_path(&BytePairs::load), "path"_a, "The merges that save() wrote.")
+      .def(
+          "save", [](const BytePairs& b, const Path& path) { b.save(path.string()); }, "path"_a,
+          "Writes the merges to a file.")
       .def_prop_ro("tokens", &BytePairs::tokens)
       .def_prop_ro("merges", &BytePairs::merges)
       .def(
@@ -179,12 +187,14 @@ void bind_data(const Api& api) {
   nb::class_<Tokenizer>(
       m, "Tokenizer",
       "A byte-level byte-pair tokenizer from Hugging Face's tokenizer.json, as GPT-2 and Llama 3 have it.")
-      .def_static("load", &Tokenizer::load, "path"_a, "Reads tokenizer.json, or that of a folder.")
+      .def_static("load", of_path(&Tokenizer::load), "path"_a, "Reads tokenizer.json, or that of a folder.")
       .def_static(
           "from_json",
           [](const std::string& json, const std::string& where) { return Tokenizer::from_json(json, where); }, "json"_a,
           "where"_a = "tokenizer.json", "Reads the text of a tokenizer.json.")
-      .def("save", &Tokenizer::save, "path"_a, "Writes the file it was read from.")
+      .def(
+          "save", [](const Tokenizer& t, const Path& path) { t.save(path.string()); }, "path"_a,
+          "Writes the file it was read from.")
       .def_prop_ro("tokens", &Tokenizer::tokens)
       .def("token", &Tokenizer::token, "content"_a, "The number of an added token; None where there is none.")
       .def(

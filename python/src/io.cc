@@ -2,28 +2,30 @@
 #include "ebb/io.h"
 
 #include "bind.h"
+#include "paths.h"
 
 namespace ebb::python {
 
 void bind_io(const Api& api) {
   nb::module_ m = api.module.def_submodule("_io", "Files of tensors.");
-  m.def("load_npy", io::load_npy, doc("load_npy"), "path"_a);
-  m.def("save_npy", io::save_npy, doc("save_npy"), "path"_a, "tensor"_a);
-  m.def("load_npz", io::load_npz, doc("load_npz"), "path"_a);
+  m.def("load_npy", of_path(io::load_npy), doc("load_npy"), "path"_a);
+  m.def("save_npy", of_path(io::save_npy), doc("save_npy"), "path"_a, "tensor"_a);
+  m.def("load_npz", of_path(io::load_npz), doc("load_npz"), "path"_a);
   m.def(
       "save_npz",
-      [](const std::string& path, const io::TensorMap& tensors, bool compress) {
-        io::save_npz(path, tensors, {.compress = compress});
+      [](const Path& path, const io::TensorMap& tensors, bool compress) {
+        io::save_npz(path.string(), tensors, {.compress = compress});
       },
       doc("save_npz"), "path"_a, "tensors"_a, nb::kw_only(), "compress"_a = false);
-  m.def("save_safetensors", io::save_safetensors, doc("save_safetensors"), "path"_a, "tensors"_a,
+  m.def("save_safetensors", of_path(io::save_safetensors), doc("save_safetensors"), "path"_a, "tensors"_a,
         "metadata"_a = io::Metadata{});
-  m.def(
-      "load_safetensors", [](const std::string& path) { return io::Safetensors(path).tensors(); }, "path"_a,
-      "All tensors of a safetensors file, as views of the mapped file.");
+  m.def("load_safetensors", of_path(io::load_safetensors), "path"_a,
+        "All tensors of a safetensors file, as views of the mapped file.");
   nb::class_<io::Safetensors>(
       m, "Safetensors", "An open file of named tensors; only its header is read, a tensor is a view of the mapping.")
-      .def(nb::init<const std::string&>(), "path"_a)
+      .def(
+          "__init__", [](io::Safetensors* self, const Path& path) { new (self) io::Safetensors(path.string()); },
+          "path"_a)
       .def_prop_ro("path", &io::Safetensors::path)
       .def_prop_ro("metadata", &io::Safetensors::metadata)
       .def(
@@ -78,14 +80,16 @@ void bind_io(const Api& api) {
           "The position of a DataLoader.");
   m.def(
       "save_checkpoint",
-      [](const std::string& path, const io::Checkpoint& checkpoint, bool keep_previous) {
-        io::save_checkpoint(path, checkpoint, {.keep_previous = keep_previous});
+      [](const Path& path, const io::Checkpoint& checkpoint, bool keep_previous) {
+        io::save_checkpoint(path.string(), checkpoint, {.keep_previous = keep_previous});
       },
-      "Saves all that a training run needs to go on: ebb.io.save_checkpoint(path, ebb.io.Checkpoint(model.state_dict(), "
-      "optimizer.state(), step=7)). The file appears whole or not at all; keep_previous keeps the one before it beside it.",
+      "Saves all that a training run needs to go on: ebb.io.save_checkpoint(path, "
+      "ebb.io.Checkpoint(model.state_dict(), "
+      "optimizer.state(), step=7)). The file appears whole or not at all; keep_previous keeps the one before it beside "
+      "it.",
       "path"_a, "checkpoint"_a, "keep_previous"_a = false);
-  m.def("previous_checkpoint", io::previous_checkpoint, doc("previous_checkpoint"), "path"_a);
-  m.def("load_checkpoint", io::load_checkpoint, doc("load_checkpoint"), "path"_a);
+  m.def("previous_checkpoint", of_path(io::previous_checkpoint), doc("previous_checkpoint"), "path"_a);
+  m.def("load_checkpoint", of_path(io::load_checkpoint), doc("load_checkpoint"), "path"_a);
 }
 
 }  // namespace ebb::python

@@ -31,7 +31,7 @@ void bind_schedules(nb::module_& m) {
       [](double lr, std::int64_t step_size, double gamma) {
         return step_schedule(lr, {.step_size = step_size, .gamma = gamma});
       },
-      doc("step_schedule"), "lr"_a, nb::kw_only(), "step_size"_a, "gamma"_a = 0.1);
+      doc("step_schedule"), "lr"_a, "step_size"_a, "gamma"_a = 0.1);
   m.def("multistep_schedule", multistep_schedule, doc("multistep_schedule"), "lr"_a, "milestones"_a, "gamma"_a = 0.1);
   m.def("exponential_schedule", exponential_schedule, doc("exponential_schedule"), "lr"_a, "gamma"_a);
   m.def(
@@ -39,13 +39,13 @@ void bind_schedules(nb::module_& m) {
       [](double lr, double start, double end, std::int64_t steps) {
         return linear_schedule(lr, {.start_factor = start, .end_factor = end, .steps = steps});
       },
-      doc("linear_schedule"), "lr"_a, nb::kw_only(), "start_factor"_a = 1.0 / 3, "end_factor"_a = 1.0, "steps"_a = 5);
+      doc("linear_schedule"), "lr"_a, "start_factor"_a = 1.0 / 3, "end_factor"_a = 1.0, "steps"_a = 5);
   m.def(
       "cosine_schedule",
       [](double lr, std::int64_t steps, double min_lr) {
         return cosine_schedule(lr, {.steps = steps, .min_lr = min_lr});
       },
-      doc("cosine_schedule"), "lr"_a, nb::kw_only(), "steps"_a, "min_lr"_a = 0.0);
+      doc("cosine_schedule"), "lr"_a, "steps"_a, "min_lr"_a = 0.0);
   m.def("warm_up", warm_up, doc("warm_up"), "after"_a, "steps"_a, "start_factor"_a = 0.0);
   const OneCycleOptions o;
   m.def(

@@ -2,6 +2,7 @@
 #include "ebb/models.h"
 
 #include "nn_layers.h"
+#include "paths.h"
 
 // Whole models. Their settings are keyword arguments and dicts, by the names that Hugging Face's config.json has.
 namespace ebb::python {
@@ -119,13 +120,13 @@ void bind_models(const Api& api) {
       "config", [](const Llama& l) { return dict_of(l.config); }, "The settings by name.");
   llama.def_prop_ro("head", &Llama::head, "The head's weight, which may be that of the embedding.");
   m.def(
-      "load_llama_config", [](const std::string& folder) { return dict_of(models::load_llama_config(folder)); },
+      "load_llama_config", [](const Path& folder) { return dict_of(models::load_llama_config(folder.string())); },
       "folder"_a, "The settings in the config.json of a folder, by name.");
-  m.def("load_llama", models::load_llama, doc("load_llama"), "folder"_a, "dtype"_a = DTypeObject{DType::f32});
+  m.def("load_llama", of_path(models::load_llama), doc("load_llama"), "folder"_a, "dtype"_a = DTypeObject{DType::f32});
   m.def(
       "save_llama",
-      [](const std::string& folder, const Llama& model, DType dtype, std::int64_t shard_bytes) {
-        models::save_llama(folder, model, {.dtype = dtype, .shard_bytes = shard_bytes});
+      [](const Path& folder, const Llama& model, DType dtype, std::int64_t shard_bytes) {
+        models::save_llama(folder.string(), model, {.dtype = dtype, .shard_bytes = shard_bytes});
       },
       "folder"_a, "model"_a, nb::kw_only(), "dtype"_a = DTypeObject{DType::f32},
       "shard_bytes"_a = models::SaveLlamaOptions{}.shard_bytes,

@@ -47,6 +47,80 @@ def test_vjp_jvp_jacobian_hvp_hessian():
     assert ebb.gauss_newton_product(lambda t: t**2, lambda t: (t**2).sum(), x, v).tolist() == [8, -32]
 
 
+def test_jacobian_and_hessian_as_functions():
+    x, y = ebb.tensor([1.0, 2.0]), ebb.tensor([3.0, 5.0])
+    assert ebb.jacobian(lambda t: t**2)(x).tolist() == [[2, 0], [0, 4]]
+    assert ebb.hessian(cube)(x).tolist() == [[6, 0], [0, 12]]
+    assert ebb.hessian(lambda a, b, scale: (a**2 * b).sum() * scale)(x, y, scale=0.5).tolist() == [[3, 0], [0, 5]]
+    assert ebb.jacobian(lambda a, b: a * b, argnums=1)(x, y).tolist() == [[1, 0], [0, 2]]
+    assert [j.tolist() for j in ebb.jacobian(lambda a, b: a * b, argnums=(0, -1))(x, y)] == [[[3, 0], [0, 5]], [[1, 0], [0, 2]]]
+    assert ebb.hessian(ebb.jacobian(lambda t: t**4))(ebb.tensor(2.0)).item() == 4 * 3 * 2 * 2  # they nest
+    assert ebb.hessian(lambda t: t**3)(2.0).item() == 12 and ebb.hessian(cube, np.array([1.0, 2.0])).dtype == ebb.f64
+    compiled = ebb.compile(ebb.hessian(cube))
+    assert [compiled(x + k).tolist() for k in range(2)] == [[[6, 0], [0, 12]], [[12, 0], [0, 18]]]
+
+
+def test_jacobian_and_hessian_of_structures():
+    params = {"w": ebb.tensor([1.0, 2.0]), "b": [ebb.tensor(3.0)]}
+
+    def f(p):
+        return (p["w"] ** 2 * p["b"][0]).sum() + p["b"][0] ** 2
+
+    j = ebb.jacobian(lambda p: p["w"] * p["b"][0])(params)
+    assert j["w"].tolist() == [[3, 0], [0, 3]] and j["b"][0].tolist() == [1, 2]
+    for h in (ebb.hessian(f)(params), ebb.hessian(f, params)):
+        assert h["w"]["w"].tolist() == [[6, 0], [0, 6]] and h["b"][0]["b"][0].item() == 2
+        assert h["w"]["b"][0].tolist() == [2, 4] and h["b"][0]["w"].tolist() == [2, 4]
+    x, y = ebb.tensor([1.0, 2.0]), ebb.tensor([[3.0], [5.0], [7.0]])
+    (xx, xy), (yx, yy) = ebb.hessian(lambda a, b: (a**2 * b).sum(), (x, y))
+    assert xx.tolist() == [[30, 0], [0, 30]] and yy.tolist() == ebb.zeros((3, 1, 3, 1)).tolist()
+    assert xy.tolist() == [[[2], [2], [2]], [[4], [4], [4]]] and yx.tolist() == [[[2, 4]]] * 3
+    of_x, of_y = ebb.jacobian(lambda a, b: a.sum() * b, (x, y))
+    assert of_x.shape == (3, 1, 2) and of_y.shape == (3, 1, 3, 1)
+
+
+def test_products_with_structures():
+    params = {"w": ebb.tensor([1.0, 2.0]), "b": ebb.tensor(3.0)}
+    v = {"w": ebb.tensor([1.0, -1.0]), "b": ebb.tensor(2.0)}
+
+    def f(p):
+        return p["w"] ** 2 * p["b"]  # J = (2wb, w²)
+
+    y, pull = ebb.vjp(f, params)
+    assert y.tolist() == [3, 12]
+    assert pull(ebb.tensor([1.0, 10.0]))["w"].tolist() == [6, 120] and pull([1.0, 10.0])["b"].item() == 41
+    y, along = ebb.jvp(f, params, v)
+    assert y.tolist() == [3, 12] and along.tolist() == [6 + 2, -12 + 8]
+    product = ebb.hvp(lambda p: f(p).sum(), params, v)  # H = [[2b, 2w], [2w, 0]]
+    assert product["w"].tolist() == [6 + 4, -6 + 8] and product["b"].item() == 2 - 4
+    # A tuple holds the arguments of the function, as in torch.func and JAX.
+    x, t = ebb.tensor([1.0, 2.0]), ebb.ones(2)
+    assert ebb.jvp(lambda a, b: a * b, (x, x), (t, 2 * t))[1].tolist() == [3, 6]
+    assert [g.tolist() for g in ebb.vjp(lambda a, b: a * b, x, 3 * x)[1](t)] == [[3, 6], [1, 2]]
+    assert [h.tolist() for h in ebb.hvp(lambda a, b: (a**2 * b).sum(), (x, x), (t, 0 * t))] == [[2, 4], [2, 4]]
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda x: ebb.jacobian(lambda t: (t, t), x), "jacobian: the function must return one tensor, got tuple"),
+        (lambda x: ebb.jacobian(lambda t: None)(x), "jacobian: the function must return one tensor, got NoneType"),
+        (lambda x: ebb.jacobian(x, cube), "jacobian: takes a function, got Tensor"),
+        (lambda x: ebb.hessian(x), "hessian: takes a function, got Tensor"),
+        (lambda x: ebb.hessian(cube, argnums=1)(x), "hessian: argument 1 is differentiated, but 1 were given"),
+        (lambda x: ebb.hessian(ebb.nn.Linear(2, 1))(ebb.nn.Linear(2, 1)), "hessian: a Linear is not a tensor"),
+        (lambda x: ebb.hessian(lambda t: t**2, x), "the output has shape .2.; a gradient needs one element"),
+        (lambda x: ebb.jvp(lambda a, b: a * b, (x, x), (x,)), "jvp: the tangent must have the structure and shapes"),
+        (lambda x: ebb.hvp(lambda p: p["a"].sum(), {"a": x}, x), "hvp: the vector must have the structure and shapes"),
+        (lambda x: ebb.vjp(lambda a, b: a * b, x, x)[1](ebb.ones(3)), "vjp: the cotangent has shape .3,., the result .2,."),
+        (lambda x: ebb.jacobian(lambda t: t * 1.0, ebb.tensor([1, 2])), "jacobian: .*i64"),
+    ],
+)
+def test_transforms_name_what_is_wrong(call, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        call(ebb.tensor([1.0, 2.0]))
+
+
 def test_backward_with_variables():
     w = ebb.variable(ebb.tensor([1.0, 2.0]))
     g = ebb.backward((w**2).sum())

@@ -99,6 +99,25 @@ def test_derivatives_of_sinc_are_finite_at_zero():
         (lambda: ebb.value_and_grad(lambda m: 0)(nn.Linear(2, 2)), "ebb.backward(loss)"),
         (lambda: ebb.randn(2, generator=1), "ebb.manual_seed"),
         (lambda: DataLoader(ebb.arange(3)), "a list of tensors"),
+        (lambda: DataLoader([ebb.arange(3)], sampler=[1]), "there is no argument 'sampler'; choose examples by Subset"),
+        (lambda: DataLoader([ebb.arange(3)], batchsize=1), "there is no argument 'batchsize'; help(ebb.data.DataLoader)"),
+        (lambda: ebb.amp, "ebb.nn.cast_parameters"),
+        (lambda: ebb.backends, "results are repeatable"),
+        (lambda: ebb.optim.swa_utils, "ebb.optim.WeightEma"),
+        (lambda: ebb.jacrev, "ebb.jacobian(f) is a function of x"),
+        (lambda: ebb.random, "ebb.manual_seed(seed)"),
+        (lambda: ebb.grad(lambda x: x.sum(), ebb.ones(2)), "got Tensor; grad(f) is a function of what f takes, grad(f)(x)"),
+        (lambda: ebb.value_and_grad(ebb.ones(2)), "value_and_grad: takes a function, got Tensor"),
+        (lambda: ebb.hessian(lambda x: x.sum(), argnums="x"), "hessian: argnums is a position or a tuple of positions, got str"),
+        (lambda: ebb.gradcheck.gradcheck, "check_gradients(f, inputs)"),
+        (lambda: ebb.io.save_safetensors({"x": ebb.ones(1)}, "x"), "takes a path, then tensors by name or a model, got str"),
+        (lambda: ebb.io.save, "save_safetensors(path, model)"),
+        (lambda: nn.utils, "ebb.optim.clip_by_norm"),
+        (lambda: ebb.optim.lr_scheduler, "optimizer.lr = schedule(step)"),
+        (lambda: ebb.optim.ReduceLROnPlateau, "ebb.optim.ReduceOnPlateau(lr)"),
+        (lambda: ebb.optim.SGD(lr=0.1).set_lr(0.2), "use optimizer.lr = schedule(step)"),
+        (lambda: ebb.optim.SGD(lr=ebb.optim.cosine_schedule(0.1, 9)), "SGD: lr is a number; with a schedule, optimizer.lr"),
+        (lambda: ebb.optim.SGD(lr=0.1).step(), "SGD.step: takes the model and its gradients"),
     ],
 )
 def test_what_is_not_there_says_what_is(call, hint):
@@ -108,6 +127,9 @@ def test_what_is_not_there_says_what_is(call, hint):
 
 
 def test_hints_do_not_make_attributes():
+    for module in (ebb.io, ebb.optim, ebb.nn, ebb.gradcheck):
+        with pytest.raises(AttributeError, match=f"module '{module.__name__}' has no attribute 'nothing'$"):
+            module.nothing
     assert not hasattr(ebb, "no_grad") and not hasattr(ebb.zeros(1), "grad")
     with pytest.raises(AttributeError, match="no attribute 'nothing'$"):
         ebb.nothing
@@ -226,7 +248,96 @@ def test_loaders_take_data_sets():
     rows = TensorDataset(ebb.arange(4), ebb.arange(4) * 2)
     assert [y.tolist() for _, y in DataLoader(rows, 2, shuffle=False)] == [[0, 2], [4, 6]] and rows[1][1].item() == 2
     joined = DataLoader(Squares(), 5, shuffle=False, collate_fn=lambda rows: ebb.tensor([float(x) for x, _ in rows]))
-    assert next(iter(joined))[0].tolist() == [0, 1, 2, 3, 4]
+    assert next(iter(joined)).tolist() == [0, 1, 2, 3, 4]
+
+
+class Named(Dataset):
+    def __len__(self):
+        return 5
+
+    def __getitem__(self, k):
+        return {"x": ebb.ones(2) * k, "pair": (k, [float(k)])}
+
+
+def test_batches_look_like_the_examples():
+    batches = list(DataLoader(Named(), 2, shuffle=False, num_workers=2, persistent_workers=True))
+    assert [b["x"].tolist() for b in batches] == [[[0, 0], [1, 1]], [[2, 2], [3, 3]], [[4, 4]]]
+    assert [b["pair"][0].tolist() for b in batches] == [[0, 1], [2, 3], [4]] and batches[2]["pair"][1][0].tolist() == [4]
+    loader = DataLoader([ebb.tensor([1.0]), ebb.tensor([2.0])], 2, shuffle=False, collate_fn=ebb.stack)
+    assert loader.next().tolist() == [[1], [2]] and loader.next() is None
+    changing = iter(DataLoader(Squares(), 1, shuffle=False, collate_fn=lambda rows: [rows[0][0]] * (1 + rows[0][1])))
+    next(changing)
+    with pytest.raises(ValueError, match="every batch must have the structure of the first"):
+        next(changing)
+    with pytest.raises(TypeError, match="cannot make a tensor of str; leave it out, or pass collate_fn="):
+        next(DataLoader(["a", "b"], 2, collate_fn=ebb.data.default_collate))
+    with pytest.raises(ValueError):  # tuples of several lengths
+        next(DataLoader([(1,), (1, 2)], 2, collate_fn=ebb.data.default_collate))
+
+
+def test_random_split_and_subsets():
+    ebb.manual_seed(0)
+    rows = TensorDataset(ebb.arange(10), ebb.arange(10) * 2)
+    train, test = ebb.data.random_split(rows, [7, 3])
+    assert sorted(train.indices + test.indices) == list(range(10)) and train.indices != sorted(train.indices)
+    assert [len(part) for part in ebb.data.random_split(Squares(), [0.5, 0.25, 0.25])] == [3, 1, 1]
+    (x, y), *rest = DataLoader(ebb.data.Subset(rows, [5, 1, 4]), 2, shuffle=False)
+    assert x.tolist() == [5, 1] and y.tolist() == [10, 2] and len(rest) == 1 and rest[0][0].tolist() == [4]
+    by_example = DataLoader(ebb.data.Subset(Squares(), np.array([4, 2])), 2, shuffle=False)
+    assert [part.tolist() for part in next(by_example)] == [[4, 2], [16, 4]]
+    for lengths in ([7, 2], [0.5, 0.4], [10.0], [11, -1][:1]):
+        with pytest.raises(ValueError, match="random_split: lengths must add up to 10"):
+            ebb.data.random_split(rows, lengths)
+
+
+def test_weights_that_do_not_fit_can_be_left_out():
+    net, other = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)), nn.Sequential(nn.Linear(2, 3))
+    state = {**other.state_dict(), "more": ebb.ones(1)}
+    kept = net[1].weight.tolist()
+    found = net.load_state_dict(state, strict=False)
+    assert found.missing_keys == ["1.bias", "1.weight"] and found.unexpected_keys == ["more"]
+    assert net[0].weight.tolist() == other[0].weight.tolist() and net[1].weight.tolist() == kept
+    assert net.load_state_dict(net.state_dict()) == ([], [])
+    with pytest.raises(ValueError, match="0.weight has shape"):
+        net.load_state_dict({"0.weight": ebb.ones(1)}, strict=False)
+    with pytest.raises(TypeError, match="takes tensors by name, got str; ebb.io.load_safetensors"):
+        net.load_state_dict("net.safetensors")
+
+
+def test_files_are_named_by_paths(tmp_path):
+    net, x = nn.Linear(2, 1), ebb.tensor([1.0, 2.0])
+    io, data = ebb.io, ebb.data
+    io.save_safetensors(tmp_path / "net", net)
+    assert net.load_state_dict(io.load_safetensors(tmp_path / "net")) == ([], [])
+    assert set(io.Safetensors(tmp_path / "net").keys()) == {"weight", "bias"}
+    io.save_npy(tmp_path / "x.npy", x)
+    io.save_npz(tmp_path / "x.npz", {"x": x})
+    io.save_checkpoint(tmp_path / "run", io.Checkpoint({"x": x}, step=3))
+    assert io.load_npy(tmp_path / "x.npy").tolist() == io.load_npz(tmp_path / "x.npz")["x"].tolist() == [1, 2]
+    assert io.load_checkpoint(tmp_path / "run").step == 3
+    assert io.previous_checkpoint(tmp_path / "run.safetensors") == str(tmp_path / "run.previous.safetensors")
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
+    assert data.read_csv(tmp_path / "rows.csv")[1].tolist() == [[1, 2]] and data.read_text(tmp_path / "rows.csv").shape == (8,)
+    pairs = data.BytePairs.train("the cat and the cat", 260)
+    pairs.save(tmp_path / "pairs")
+    assert data.BytePairs.load(tmp_path / "pairs").tokens == pairs.tokens
+    for read in (data.read_idx, data.read_image, data.read_image_folder, data.Tokenizer.load, ebb.models.load_llama):
+        with pytest.raises(OSError, match="nothing"):
+            read(tmp_path / "nothing")
+    for read in (data.read_cifar10, data.read_cifar100):
+        with pytest.raises(OSError, match="nothing"):
+            read([tmp_path / "nothing"])
+
+
+def test_schedules_take_numbers_by_position():
+    optim = ebb.optim
+    for by_position, by_name in (
+        (optim.cosine_schedule(0.1, 90, 0.01), optim.cosine_schedule(lr=0.1, steps=90, min_lr=0.01)),
+        (optim.step_schedule(0.1, 30, 0.5), optim.step_schedule(0.1, step_size=30, gamma=0.5)),
+        (optim.linear_schedule(0.1, 1.0, 0.0, 50), optim.linear_schedule(0.1, start_factor=1.0, end_factor=0.0, steps=50)),
+    ):
+        rates = [by_position(step) for step in range(100)]
+        assert rates == [by_name(step) for step in range(100)] and rates[0] == 0.1 and rates[99] < 0.05
 
 
 def test_adaptive_pools_say_where():

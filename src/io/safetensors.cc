@@ -248,6 +248,8 @@ void SafetensorsLayout::write(NewFile& file, const Metadata& metadata, const std
   }
 }
 
+TensorMap load_safetensors(const std::string& path) { return Safetensors(path).tensors(); }
+
 void save_safetensors(const std::string& path, const TensorMap& tensors, const Metadata& metadata) {
   const SafetensorsLayout layout(tensors, path);
   NewFile file(path);

@@ -20,8 +20,12 @@ void require_class_indices(const char* op, const Tensor& input, int axis, const 
   require(is_integer(target.dtype()), Error::Kind::type,
           "{}: class indices must be integers, but the target has dtype {}", op, target.dtype());
   const Shape expected = input.shape().without(axis);
-  require(target.shape() == expected, "{}: target of shape {} for an input of shape {} must have shape {}", op,
-          target.shape(), input.shape(), expected);
+  const bool classes_last = input.rank() > 2 && target.shape() == input.shape().without(input.rank() - 1);
+  require(target.shape() == expected, "{}: target of shape {} for an input of shape {} must have shape {}{}", op,
+          target.shape(), input.shape(), expected,
+          classes_last ? fmt::format("; the classes are axis 1, so flatten input and target to {} and {}",
+                                     Shape{target.numel(), input.size(input.rank() - 1)}, Shape{target.numel()})
+                       : "");
 }
 
 void require_class_weight(const char* op, const char* name, const Tensor& weight, std::int64_t classes) {

@@ -144,7 +144,7 @@ LinearRows check_arguments(const char* op, const Tensor& x, const Tensor& head, 
   require(is_floating(x.dtype()) && is_floating(head.dtype()), Error::Kind::type,
           "{}: hidden states and head must be floating, got {} and {}", op, x.dtype(), head.dtype());
   require(target.shape() == x.shape().without(x.rank() - 1),
-          "{}: target of shape {} does not fit hidden states of shape {}; one class index a row is needed", op,
+          "{}: target of shape {} does not fit hidden states of shape {}; give one class index per row", op,
           target.shape(), x.shape());
   require(target.dtype() == DType::i64 || target.dtype() == DType::i32, Error::Kind::type,
           "{}: target must be class indices, i64 or i32, got {}", op, target.dtype());

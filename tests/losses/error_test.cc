@@ -103,6 +103,8 @@ TEST(LossErrors, ShapesFit) {
   EXPECT_THROW_MESSAGE(cosine_similarity_loss(x, y), "input2 of shape [4]");
   EXPECT_THROW_MESSAGE(cosine_embedding_loss(x35, x35, zeros({5})), "must have shape [3], one number a vector");
   EXPECT_THROW_MESSAGE(cross_entropy(x35, three(0, 1, 2)[0]), "for an input of shape [3, 5] must have shape [3]");
+  EXPECT_THROW_MESSAGE(cross_entropy(zeros({2, 3, 5}), zeros({2, 3}, DType::i64)),
+                       "must have shape [2, 5]; the classes are axis 1, so flatten input and target to [6, 5] and [6]");
   EXPECT_THROW_MESSAGE(gaussian_nll_loss(x35, x35, zeros({5})), "gaussian_nll_loss: var of shape [5]");
 }
 

@@ -161,19 +161,30 @@ TEST(ChannelNormLayers, AreSavedAndLoaded) {
   const ScratchFolder folder;
   Sequential net{Conv2d(1, 3, 3), BatchNorm(3), Relu{}};
   net(randn({2, 1, 5, 5}));
-  io::TensorMap saved;
-  for (const Parameter& p : state(net)) saved[p.name] = *p.tensor;
-  io::save_safetensors(folder / "net.safetensors", saved);
+  io::save_safetensors(folder / "net.safetensors", state_dict(net));
 
   Sequential other{Conv2d(1, 3, 3), BatchNorm(3), Relu{}};
-  const io::TensorMap loaded = io::Safetensors(folder / "net.safetensors").tensors();
-  for (const Parameter& p : parameters(other)) *p.tensor = variable(loaded.at(p.name));
-  for (const Parameter& p : buffers(other)) *p.tensor = loaded.at(p.name);
+  io::TensorMap loaded = io::load_safetensors(folder / "net.safetensors");
+  load_state_dict(other, loaded);
   EXPECT_EQ(other.get<1>().num_batches_tracked.value.item<std::int64_t>(), 1);
   set_training(net, false);
   set_training(other, false);
   const Tensor x = randn({2, 1, 5, 5});
   EXPECT_TRUE(all(net(x) == other(x)).item<bool>());
+  EXPECT_TRUE(parameters(other)[0].tensor->requires_grad());
+
+  Sequential wide{Conv2d(1, 3, 3, {.dtype = DType::f64}), BatchNorm(3, {.dtype = DType::f64}), Relu{}};
+  load_state_dict(wide, loaded);
+  EXPECT_EQ(parameters(wide)[0].tensor->dtype(), DType::f64);
+  EXPECT_TRUE(all(*parameters(wide)[0].tensor == cast(loaded.at("0.weight"), DType::f64)).item<bool>());
+
+  const Tensor before = *parameters(other)[0].tensor;
+  loaded["1.bias"] = zeros({4});
+  EXPECT_THROW_MESSAGE(load_state_dict(other, loaded), "load_state_dict: 1.bias has shape [4], the model's [3]");
+  loaded.erase("0.bias");
+  loaded["2.bias"] = zeros({3});
+  EXPECT_THROW_MESSAGE(load_state_dict(other, loaded), "load_state_dict: missing 0.bias; unknown 2.bias");
+  EXPECT_EQ(parameters(other)[0].tensor->node(), before.node());  // nothing has been loaded
 }
 
 TEST(ChannelNormLayers, GradientsAreSlopes) {

@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 
 #include "run_program.h"
+#include "scratch_folder.h"
 
 TEST(Program, TellsItsVersion) {
   const ProgramResult r = run_ebb({"--version"});
@@ -34,6 +37,27 @@ TEST(Program, SuggestsCommandsAndOptions) {
   EXPECT_EQ(run_ebb({"predict", "--run", "runs/iris"}).err, "ebb: --data is required\n");
   EXPECT_EQ(run_ebb({"--verson"}).err, "ebb: `ebb` has no option '--verson'; did you mean '--version'?\n");
   EXPECT_EQ(run_ebb({}).err, "ebb: a command is missing; `ebb --help` lists them\n");
+}
+
+TEST(Program, SuggestsOptionsForPathsAndForNamesElsewhere) {
+  const ScratchFolder folder;
+  const std::string rows = folder / "people.csv", run = folder / "run";
+  std::ofstream(rows) << "x,y\n1,2\n";
+  std::filesystem::create_directory(run);
+  EXPECT_EQ(run_ebb({"train", rows}).err,
+            "ebb: `ebb train` does not take '" + rows + "'; did you mean '--data " + rows + "'?\n");
+  EXPECT_EQ(run_ebb({"predict", run, rows}).err,  // not: --data is required
+            "ebb: `ebb predict` does not take '" + run + "'; did you mean '--run " + run + "'?\n");
+  EXPECT_EQ(run_ebb({"predict", "--run", run, rows}).err,
+            "ebb: `ebb predict` does not take '" + rows + "'; did you mean '--data " + rows + "'?\n");
+  EXPECT_EQ(run_ebb({"train", "nothing.csv"}).err,
+            "ebb: `ebb train` does not take 'nothing.csv'; `ebb train --help` explains it\n");
+  EXPECT_EQ(run_ebb({"train", "--learning-rate", "0.1"}).err,
+            "ebb: `ebb train` has no option '--learning-rate'; did you mean '--lr'?\n");
+  EXPECT_EQ(run_ebb({"train", "--test-split=0.2"}).err,
+            "ebb: `ebb train` has no option '--test-split'; did you mean '--test-fraction'?\n");
+  EXPECT_EQ(run_ebb({"help", "train"}).err,
+            "ebb: there is no command 'help'; `ebb COMMAND --help` explains one, `ebb --help` lists them\n");
 }
 
 // CLI11 alone takes the largest number that there is.

@@ -12,10 +12,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <limits>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "commands.h"
 #include "core/closest_name.h"
@@ -54,6 +56,14 @@ void refuse_numbers_beyond_their_types(CLI::App& app) {
   }
 }
 
+// What other programs call an option of ours.
+constexpr std::pair<std::string_view, std::string_view> kNamesElsewhere[] = {
+    {"--learning-rate", "--lr"},         {"--early-stopping", "--patience"},
+    {"--hidden-layers", "--hidden"},     {"--hidden-layer-sizes", "--hidden"},
+    {"--random-state", "--seed"},        {"--test-size", "--test-fraction"},
+    {"--test-split", "--test-fraction"}, {"--validation-split", "--validation-fraction"},
+};
+
 std::string suggestion(const std::string& wrong, const std::vector<std::string>& names) {
   return ebb::did_you_mean(wrong, std::vector<std::string_view>(names.begin(), names.end()));
 }
@@ -66,7 +76,22 @@ std::string unknown_command(const CLI::App& app, const std::string& word) {
   }
   if (word.starts_with('-') || std::find(names.begin(), names.end(), word) != names.end()) return {};
   const std::string near = suggestion(word, names);
-  return fmt::format("there is no command '{}'{}", word, near.empty() ? "; `ebb --help` lists them" : near);
+  const std::string help =
+      word == "help" ? "; `ebb COMMAND --help` explains one, `ebb --help` lists them" : "; `ebb --help` lists them";
+  return fmt::format("there is no command '{}'{}", word, near.empty() ? help : near);
+}
+
+bool can_take(const CLI::App& command, const std::string& option) {
+  const CLI::Option* known = command.get_option_no_throw(option);
+  return known && known->count() == 0;
+}
+
+// The option that a path without one may belong to: `ebb train people.csv`, `ebb predict runs/people new.csv`.
+std::string option_of_path(const CLI::App& command, const std::string& word) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(word, ignored) && can_take(command, "--run")) return "--run";
+  if (std::filesystem::exists(word, ignored) && can_take(command, "--data")) return "--data";
+  return {};
 }
 
 // Superfluous words of the command line.
@@ -76,13 +101,21 @@ std::string unexpected_word(const CLI::App& app) {
   const std::vector<std::string> extras = command.remaining();
   const std::string word = extras.empty() ? "" : extras.front().substr(0, extras.front().find('='));
   const std::string called = parsed.empty() ? "ebb" : "ebb " + command.get_name();
-  if (!word.starts_with('-'))
-    return fmt::format("`{}` does not take '{}'; `{} --help` explains it", called, word, called);
+  if (!word.starts_with('-')) {
+    const std::string option = option_of_path(command, word);
+    return fmt::format("`{}` does not take '{}'{}", called, word,
+                       option.empty() ? fmt::format("; `{} --help` explains it", called)
+                                      : fmt::format("; did you mean '{} {}'?", option, word));
+  }
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
-  const std::string near = suggestion(word, names);
+  std::string near = suggestion(word, names);
+  for (const auto& [elsewhere, here] : kNamesElsewhere) {
+    if (word == elsewhere && command.get_option_no_throw(std::string(here)))
+      near = fmt::format("; did you mean '{}'?", here);
+  }
   return fmt::format("`{}` has no option '{}'{}", called, word,
                      near.empty() ? fmt::format("; `{} --help` lists them", called) : near);
 }
@@ -91,7 +124,7 @@ std::string unexpected_word(const CLI::App& app) {
 std::string missing_word(const CLI::App& app, const CLI::RequiredError& error) {
   const auto parsed = app.get_subcommands();
   const std::vector<std::string> extras = (parsed.empty() ? app : *parsed.front()).remaining();
-  if (!extras.empty() && extras.front().starts_with("--")) return unexpected_word(app);
+  if (!extras.empty()) return unexpected_word(app);
   return parsed.empty() ? fmt::format("a command is missing; `{} --help` lists them", app.get_name()) : error.what();
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <concepts>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -49,6 +50,8 @@ struct Parameter {
 using Parameters = std::vector<Parameter>;
 
 namespace detail {
+void load_state_dict(const Parameters& parameters, const Parameters& buffers,
+                     const std::map<std::string, Tensor>& tensors);
 template <class T>
 struct is_sequence : std::false_type {};
 template <class T>
@@ -133,6 +136,23 @@ Parameters state(Model& model) {
     }
   });
   return all;
+}
+
+// Parameters and buffers by name, for files: io::save_safetensors("net.safetensors", state_dict(net)).
+template <class Model>
+std::map<std::string, Tensor> state_dict(const Model& model) {
+  Model copy = model;
+  std::map<std::string, Tensor> tensors;
+  for (const Parameter& p : state(copy)) tensors.emplace(p.name, *p.tensor);
+  return tensors;
+}
+
+// The reverse: load_state_dict(net, io::load_safetensors("net.safetensors")). Every tensor must be there, with its
+// shape, and no other; it is cast to the dtype that the model has, and moved to its device. Parameters start a new
+// history.
+template <class Model>
+void load_state_dict(Model& model, const std::map<std::string, Tensor>& tensors) {
+  detail::load_state_dict(parameters(model), buffers(model), tensors);
 }
 
 // Training (true, the initial mode) or evaluation.

@@ -15,6 +15,8 @@ A tensor that is an attribute is trained, an nn.Buffer is saved but not trained;
 are gone into. Names are joined by dots, "first.weight", as in PyTorch.
 """
 
+import collections
+import collections.abc
 import copy
 
 from .. import _core, _elsewhere
@@ -39,6 +41,9 @@ from .._core._nn import (  # noqa: F401
 
 BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm
 PReLU = Prelu
+
+
+LoadedState = collections.namedtuple("LoadedState", ["missing_keys", "unexpected_keys"])
 
 
 class Buffer:
@@ -261,23 +266,37 @@ class Module:
         """Parameters and buffers by name, for saving."""
         return {name: tensor for name, _, tensor, _ in _walk(self)}
 
-    def load_state_dict(self, state):
-        """Takes parameters and buffers by name; every one must be there, with its shape."""
+    def load_state_dict(self, state, strict=True):
+        """Takes parameters and buffers by name; every one must be there, with its shape.
+
+        With strict=False those that are missing stay what they are, and those that the model does not have are ignored.
+        Returns the names of both, as missing_keys and unexpected_keys.
+        """
+        if not isinstance(state, collections.abc.Mapping):
+            raise TypeError(
+                f"load_state_dict: takes tensors by name, got {type(state).__name__}; "
+                "ebb.io.load_safetensors(path) reads them from a file"
+            )
         own = list(_walk(self))
         names = {name for name, *_ in own}
         missing, unknown = sorted(names - set(state)), sorted(set(state) - names)
-        if missing or unknown:
+        if strict and (missing or unknown):
             raise ValueError(f"load_state_dict: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}")
         for name, _, tensor, _ in own:
+            if name not in state:
+                continue
             shape = tuple(_core.asarray(state[name]).shape)
             if shape != tuple(tensor.shape):
                 raise ValueError(f"load_state_dict: {name} has shape {shape}, the model's {tuple(tensor.shape)}")
 
         def loaded(name, trained, tensor):
+            if name not in state:
+                return tensor
             new = _core.asarray(state[name])
             return _core.variable(new.cast(tensor.dtype)) if trained else new
 
         _replace(self, loaded)
+        return LoadedState(missing, unknown)
 
     def train(self, mode=True):
         """Training, as models are made, or (False) use: dropout and batch norms behave accordingly."""
@@ -517,4 +536,5 @@ for _add in (_function_layers.add_layers, _loss_layers.add_layers, _further.add_
     _add(globals())
 _elsewhere.explain(Module, _elsewhere.MODULE)
 init.__getattr__ = _elsewhere.of_init
+__getattr__ = _elsewhere.of_module("ebb.nn", _elsewhere.NN)
 from . import functional  # noqa: E402, F401

@@ -110,7 +110,8 @@ def require_dense(name, tensors):
         if x is None or (type(x) in PLAIN and x.layout is torch.strided and not x.is_nested and x.dtype in _KNOWN):
             continue
         if not isinstance(x, torch.Tensor):
-            raise TypeError(f"{name}: takes torch tensors, got {type(x).__name__}")
+            hint = "; give its weight" if isinstance(x, torch.nn.Module) and hasattr(x, "weight") else ""
+            raise TypeError(f"{name}: takes torch tensors, got {type(x).__name__}{hint}")
         if x.is_nested:
             raise ValueError(f"{name}: nested tensors are not supported; use torch.nested.to_padded_tensor")
         if x.layout is not torch.strided:
