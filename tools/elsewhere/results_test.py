@@ -80,11 +80,14 @@ with tempfile.TemporaryDirectory() as made:
         ("gpu", ""): ("10", "2", "5", "FAILED: 2 of 3"),
     })
 
+    run, rows = rows_of(results, "aarch64", logs)  # the same programs under an emulator
+    check((rows["aarch64", "cuda"], run.returncode), (("4", "0", "2", "passed"), 1))
+
     Path(made, "ctest.log").write_text(CTEST.split("    Start 2")[0])  # a later run of one test replaces its row only
     run, rows = rows_of(results, "ctest", Path(made, "ctest.log"))
     check((run.returncode, len(rows)), (0, 2))
     run, rows = rows_of(results, "table")
     check(run.returncode, 1)
     check(rows["ctest", "later"], ("0", "1", "0", "FAILED: not run"))
-    check(len(rows), 7 + 1 + 3 + 2)
+    check(len(rows), 7 + 1 + 3 + 2 + 4)
 print("results.py counts right")
