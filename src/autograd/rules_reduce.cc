@@ -287,6 +287,7 @@ Cotangents linear_recurrence_rule(const RuleContext& c) {
   const auto a = static_cast<int>(c.attrs.i[0]);
   const Tensor &x = c.inputs[1], &s = c.output;
   const std::int64_t n = x.shape()[a];
+  if (n == 0) return {c.grad, c.grad};
   const Tensor next = pad_zero(narrow(x, a, 1, n - 1), a, 0, 1);
   const Tensor dg = flip(linear_recurrence(flip(c.grad, a), flip(next, a), a), a);
   return {dg, pad_zero(narrow(dg, a, 0, n - 1) * narrow(s, a, 1, n - 1), a, 1, 0)};
