@@ -37,6 +37,7 @@ PARTS = {
     "pad_zero": "pad",
     "cummax_place": "cummax",
     "cummin_place": "cummin",
+    "linear_recurrence": "cumprod_backward",
     "convolution": "conv2d",
     "conv_transpose": "conv_transpose2d",
     "conv_weight_gradient": "conv2d_backward",

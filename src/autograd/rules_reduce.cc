@@ -48,7 +48,7 @@ Tensor extremum_backward(const char* op, const Tensor& grad, const Tensor& x, co
 
 // y = Π x over some axes, y kept    dx_i = g·Π_{j≠i} x_j, as a quotient in f64, which holds the product of f32 numbers
 // that overflows. Zeros and infinities are counted instead of multiplied: x_i is one of them, or they are a factor.
-Tensor product_of_others(const Tensor& g, const Tensor& x, const Axes& axes) {
+Tensor quotients_of_product(const Tensor& g, const Tensor& x, const Axes& axes) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const Tensor zero = x == 0, infinite = abs(x) == kInfinity, v = cast(x, DType::f64);
   const auto count = [&](const Tensor& of) { return sum(cast(of, DType::f32), axes, true); };
@@ -66,27 +66,41 @@ Tensor product_of_others(const Tensor& g, const Tensor& x, const Axes& axes) {
   return cast(cast(g, DType::f64) * others, x.dtype());
 }
 
-// y = Π x along the last axis of [m, n], by halves: y = Π (left·right), one level after the other. Going back down,
+// Numbers, and their derivatives in one direction.
+struct Dual {
+  Tensor value, slope;
+};
+Dual operator*(const Dual& a, const Dual& b) { return {a.value * b.value, a.slope * b.value + a.value * b.slope}; }
+Dual part(const Dual& v, std::int64_t first, std::int64_t count) {
+  return {narrow(v.value, 1, first, count), narrow(v.slope, 1, first, count)};
+}
+Dual joined(const std::vector<Dual>& parts) {
+  std::vector<Tensor> values, slopes;
+  for (const Dual& p : parts) values.push_back(p.value), slopes.push_back(p.slope);
+  return {cat(values, 1), cat(slopes, 1)};
+}
+
+// Π_{j≠i} x_j along the last axis of [m, n], by halves: y = Π (left·right), one level after the other. Going back down,
 //   dleft = g·right,   dright = g·left
-// No division, so zeros are not a special case; it consists of products only, so the rule is correct to any order.
-// O(n).
-Tensor row_products_backward(const Tensor& g, const Tensor& x) {
-  std::vector<Tensor> levels{x};
-  while (levels.back().shape()[1] > 1) {
-    const Tensor& v = levels.back();
-    const std::int64_t n = v.shape()[1], half = n / 2;
-    Tensor next = narrow(v, 1, 0, half) * narrow(v, 1, half, half);
-    if (n % 2) next = cat({next, narrow(v, 1, n - 1, 1)}, 1);
+// No division, so zeros are not a special case; it consists of products only, so the slopes are correct, and so are
+// theirs. O(n).
+Dual products_of_others(const Dual& x) {
+  std::vector<Dual> levels{x};
+  while (levels.back().value.shape()[1] > 1) {
+    const Dual& v = levels.back();
+    const std::int64_t n = v.value.shape()[1], half = n / 2;
+    Dual next = part(v, 0, half) * part(v, half, half);
+    if (n % 2) next = joined({next, part(v, n - 1, 1)});
     levels.push_back(next);
   }
-  Tensor down = g;
+  Dual down{ones_like(levels.back().value), zeros_like(levels.back().value)};
   for (std::size_t k = levels.size() - 1; k-- > 0;) {
-    const Tensor& v = levels[k];
-    const std::int64_t n = v.shape()[1], half = n / 2;
-    const Tensor pairs = narrow(down, 1, 0, half);
-    std::vector<Tensor> parts{pairs * narrow(v, 1, half, half), pairs * narrow(v, 1, 0, half)};
-    if (n % 2) parts.push_back(narrow(down, 1, half, 1));
-    down = cat(parts, 1);
+    const Dual& v = levels[k];
+    const std::int64_t n = v.value.shape()[1], half = n / 2;
+    const Dual pairs = part(down, 0, half);
+    std::vector<Dual> parts{pairs * part(v, half, half), pairs * part(v, 0, half)};
+    if (n % 2) parts.push_back(part(down, half, 1));
+    down = joined(parts);
   }
   return down;
 }
@@ -125,34 +139,46 @@ Tensor mean_backward(const Tensor& grad, const Shape& shape, const Axes& axes, b
   return expand(is_floating(grad.dtype()) ? cast(each, grad.dtype()) : each, shape);
 }
 
+namespace {
+
+// Those that are not reduced, then those that are.
+std::vector<std::int64_t> axes_in_order(int rank, std::uint32_t mask) {
+  std::vector<std::int64_t> order;
+  for (const bool reduced : {false, true}) {
+    for (int a = 0; a < rank; ++a) {
+      if (in_mask(mask, a) == reduced) order.push_back(a);
+    }
+  }
+  return order;
+}
+
+}  // namespace
+
 // y = Π x            dx_i = g·Π_{j≠i} x_j
 Tensor prod_backward(const Tensor& grad, const Tensor& x, const Axes& axes, bool keepdim) {
   const std::uint32_t mask = axes_mask("prod_backward", axes, x.rank());
   const Tensor g = kept("prod_backward", widen(grad), x.shape(), mask, keepdim);
   if (x.numel() == 0) return zeros_like(x);
-  // Further derivatives are those of products: quotients would lose them at zeros.
-  const auto products = [mask](const Tensor& cotangents, const Tensor& v) {
-    std::vector<std::int64_t> order, sizes,
-        back(static_cast<std::size_t>(v.rank()));  // [the others..., the reduced axes]
-    for (const bool reduced : {false, true}) {
-      for (int a = 0; a < v.rank(); ++a) {
-        if (in_mask(mask, a) == reduced) order.push_back(a);
-      }
-    }
+  // Further derivatives are those of products, as quotients would lose them at zeros. Of dx = g·q(x), Hessians are
+  // symmetric: the pull of h is the derivative of q in its direction.
+  const auto as_rows = [mask](const Tensor& v) {  // [the others..., the reduced axes]
+    return reshape(permute(v, axes_in_order(v.rank(), mask)), {-1, reduced_count(v.shape(), mask)});
+  };
+  const auto as_before = [mask, shape = x.shape()](const Tensor& rows) {
+    const std::vector<std::int64_t> order = axes_in_order(shape.rank(), mask);
+    std::vector<std::int64_t> sizes, back(order.size());
     for (std::size_t k = 0; k < order.size(); ++k) {
       back[static_cast<std::size_t>(order[k])] = static_cast<std::int64_t>(k);
-      sizes.push_back(v.shape()[static_cast<int>(order[k])]);
+      sizes.push_back(shape[static_cast<int>(order[k])]);
     }
-    const std::int64_t n = reduced_count(v.shape(), mask), m = v.numel() / n;
-    const Tensor rows = reshape(permute(v, order), {m, n});
-    return permute(reshape(row_products_backward(reshape(cotangents, {m, 1}), rows), sizes), back);
+    return permute(reshape(rows, sizes), back);
   };
   const Axes named = axes_of(mask, x.rank());
   const Tensor dx = custom_function(
-      [named](const std::vector<Tensor>& in) { return product_of_others(in[0], in[1], named); },
-      [named, products](const Tensor& h, const Tensor&, const std::vector<Tensor>& in) {
-        const auto of_x = [&](const Tensor& v) { return products(in[0], v); };
-        return std::vector<Tensor>{sum(h * products(ones_like(in[0]), in[1]), named, true), vjp(of_x, in[1]).second(h)};
+      [named](const std::vector<Tensor>& in) { return quotients_of_product(in[0], in[1], named); },
+      [=](const Tensor& h, const Tensor&, const std::vector<Tensor>& in) {
+        const Dual q = products_of_others(Dual{as_rows(in[1]), as_rows(h)});
+        return std::vector<Tensor>{sum(h * as_before(q.value), named, true), in[0] * as_before(q.slope)};
       },
       {g, widen(x)});
   return cotangent(dx, x);
@@ -261,6 +287,7 @@ Cotangents linear_recurrence_rule(const RuleContext& c) {
   const auto a = static_cast<int>(c.attrs.i[0]);
   const Tensor &x = c.inputs[1], &s = c.output;
   const std::int64_t n = x.shape()[a];
+  if (n == 0) return {c.grad, c.grad};
   const Tensor next = pad_zero(narrow(x, a, 1, n - 1), a, 0, 1);
   const Tensor dg = flip(linear_recurrence(flip(c.grad, a), flip(next, a), a), a);
   return {dg, pad_zero(narrow(dg, a, 0, n - 1) * narrow(s, a, 1, n - 1), a, 1, 0)};

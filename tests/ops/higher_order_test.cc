@@ -43,6 +43,28 @@ void expect_three_derivatives(const std::vector<DerivativeCase>& cases) {
 #expression, [=](const Tensor& v) { return expression; }, x \
   }
 
+// Zeros, infinities and products that f32 does not hold: as the products of the others.
+TEST(ProductGradient, SpecialNumbers) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  const std::vector<std::pair<std::vector<double>, std::vector<double>>> cases{
+      {{2, 3, 5}, {15, 10, 6}},
+      {{0, 3, 5}, {15, 0, 0}},
+      {{0, 3, 0}, {0, 0, 0}},
+      {{2, inf, -3}, {-inf, -6, inf}},
+      {{-inf, inf, 2}, {inf, -inf, -inf}},
+      {{0, -inf, 2}, {-inf, 0, nan}},
+      {{0x1p100, 0x1p100, 0x1p-100}, {1, 1, inf}},
+      {{nan, 1, 2}, {nan, nan, nan}},
+      {{7}, {1}}};
+  for (const auto& [numbers, want] : cases) {
+    const Tensor x = variable(tensor_from(numbers, {static_cast<std::int64_t>(numbers.size())}, DType::f32));
+    const std::vector<double> got = backward(prod(x, 0))[x].to_vector<double>();
+    for (std::size_t i = 0; i < got.size(); ++i)
+      EXPECT_TRUE(got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i])))
+          << "d/dx" << i << " of the product of " << numbers[0] << ", ...: " << got[i] << " instead of " << want[i];
+  }
+}
+
 TEST(HigherOrder, Reductions) {
   const Tensor x = some({3, 4, 2});
   const Tensor zeros_inside = tensor({{2.0, 0.0, 3.0, 0.0, 5.0, 1.0}, {1.0, 2.0, 0.0, 1.0, 1.0, 1.0}}, DType::f64);

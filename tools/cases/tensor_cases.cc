@@ -369,6 +369,30 @@ void add_index_cases(std::vector<Case>& cases) {
       });
 }
 
+// s[i] = g[i] + x[i+1]·s[i+1]
+void add_recurrence_cases(std::vector<Case>& cases) {
+  Case c;
+  c.op = Op::linear_recurrence;
+  c.name = "linear_recurrence";
+  c.inputs = {Input{}, Input{{{-0.9, 0.9}}}};
+  c.shapes = {{{3, 5}, {3, 5}}, {{2, 1}, {2, 1}}, {{1, 33}, {1, 33}}, {{2, 0}, {2, 0}}};
+  c.large = {{5, 1001}, {5, 1001}};
+  c.call = [](const Tensors& x) { return linear_recurrence(x[0], x[1], 1); };
+  c.reference = [](const Arrays& x) {
+    Array s(x[0].shape);
+    for (std::int64_t row = 0; row < x[0].shape[0]; ++row) {
+      double carry = 0;
+      for (std::int64_t i = x[0].shape[1]; i-- > 0;) {
+        s.at({row, i}) = x[0].at({row, i}) + carry;
+        carry = x[1].at({row, i}) * s.at({row, i});
+      }
+    }
+    return s;
+  };
+  c.sums_products = true;
+  cases.push_back(c);
+}
+
 // Σ y[n, c, p]·w[n, p, k]·x[n, c, index[n, p, k] − 1], x[.., −1] = 0, through its derivatives by y, x and w; rows of x
 // have four elements.
 void add_weighted_index_cases(std::vector<Case>& cases) {
@@ -608,6 +632,7 @@ std::vector<Case> tensor_cases() {
   add_reductions(cases);
   add_shape_cases(cases);
   add_index_cases(cases);
+  add_recurrence_cases(cases);
   add_weighted_index_cases(cases);
   add_matrix_cases(cases);
   return cases;
