@@ -4,6 +4,8 @@
 import ctypes
 import os
 
+import pytest
+
 import ebb
 
 NAME = "cuda:1"
@@ -17,6 +19,8 @@ def find():
     if not path:
         if ebb.is_available("cuda:0"):
             return "cuda:0"
+        if os.environ.get("EBB_BARE_SYSTEM"):  # make_wheel.sh
+            pytest.skip("a bare system has neither a GPU nor the build folder's library", allow_module_level=True)
         raise RuntimeError("tests of a second device need a GPU, or EBB_EMULATED_GPU, which ctest sets")
     library = ctypes.CDLL(path)
     library.ebb_second_device.restype = ctypes.c_void_p

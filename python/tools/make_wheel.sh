@@ -58,7 +58,7 @@ cp -r "$source"/{include,docs,examples,tools,bench,README.md,CHANGELOG.md,CITATI
 mkdir -p "$root/repo/tests/models"
 cp -r "$source"/tests/models/golden "$root/repo/tests/models"
 cp -r "$source"/python/{tests,tools,ebb} "$root/repo/python"
-rm -f "$root/repo/python/tests/"{test_site,test_cuda,test_function_walk,test_layer_walk}.py  # need a browser, and a GPU or the build folder's emulated one
+rm -f "$root/repo/python/tests/"{test_site,test_cuda}.py  # need a browser, and a GPU or the build folder's emulated one
 
 cat >"$folder/inside.sh" <<INSIDE
 mount --bind /dev "$root/dev" && mount -t proc proc "$root/proc" 2>/dev/null || mount --bind /proc "$root/proc"
