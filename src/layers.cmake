@@ -16,7 +16,7 @@ set(EBB_LAYERS
   "cpu/library: core graph calls backend cpu/model cpu/tile cpu/gemm"
   "cpu/window: core graph calls backend cpu/model cpu/tile cpu/library"
   "cpu/fused: core graph calls backend cpu/model cpu/tile cpu/gemm cpu/library"
-  "cpu: core graph sweep backend cpu/sweep cpu/gemm cpu/library cpu/window cpu/fused"
+  "cpu: core graph sweep backend cpu/model cpu/sweep cpu/gemm cpu/library cpu/window cpu/fused"
   "cuda/kernels/args:"
   "cuda/kernels/parts: cuda/kernels/args"
   "cuda/kernels: cuda/kernels/args cuda/kernels/parts"

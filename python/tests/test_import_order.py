@@ -10,7 +10,8 @@ FOLDER = Path(ebb.__file__).parent
 # From the bottom up; modules of one line do not import each other, except where the line says so.
 LEVELS = [
     {"_core"},
-    {"__config__", "_assignment", "_elsewhere", "_formula", "_memory", "_pickle", "_workers", "_einops", "_transforms"},
+    {"__config__", "_assignment", "_elsewhere", "_formula", "_memory", "_pickle", "_precision",
+     "_workers", "_einops", "_transforms"},
     {"cuda", "data", "gradcheck", "io", "losses"},
     {"_compile", "_optimizers", "linalg"},
     {"array_api"},

@@ -354,7 +354,9 @@ TEST(Strips, MemoryDoesNotGrowWithTheRows) {
     eval(all);
     return static_cast<double>(memory_stats(default_device()).peak - before);
   };
-  const double few = beyond(1024), many = beyond(8192);
+  // Threads keep memory for tiles from the first time on that they get some of the work.
+  double few = beyond(1024), many = beyond(8192);
+  for (int again = 0; again < 4; ++again) few = std::min(few, beyond(1024)), many = std::min(many, beyond(8192));
   EXPECT_LT(many - few, 7 * 1024 * 256.0);  // the gradient of x, and some numbers per row; logits are 8000 bytes
   EXPECT_LT(few, 4.0 * 2000 * 64 * 8);
 }

@@ -43,7 +43,7 @@ BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm
 PReLU = Prelu
 
 
-LoadedState = collections.namedtuple("LoadedState", ["missing_keys", "unexpected_keys"])
+_LoadedState = collections.namedtuple("LoadedState", ["missing_keys", "unexpected_keys"])
 
 
 class Buffer:
@@ -296,7 +296,7 @@ class Module:
             return _core.variable(new.cast(tensor.dtype)) if trained else new
 
         _replace(self, loaded)
-        return LoadedState(missing, unknown)
+        return _LoadedState(missing, unknown)
 
     def train(self, mode=True):
         """Training, as models are made, or (False) use: dropout and batch norms behave accordingly."""
