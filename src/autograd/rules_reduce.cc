@@ -47,23 +47,22 @@ Tensor extremum_backward(const char* op, const Tensor& grad, const Tensor& x, co
 }
 
 // y = Π x over some axes, y kept    dx_i = g·Π_{j≠i} x_j, as a quotient in f64, which holds the product of f32 numbers
-// that overflows. Zeros and infinities are counted instead of multiplied: x_i is one of them, or they are a factor.
+// that overflows. Zeros and infinities are counted instead of multiplied, but for their signs: x_i is one of them, or
+// they are a factor.
 Tensor quotients_of_product(const Tensor& g, const Tensor& x, const Axes& axes) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity(), kAnInfinity = 0x1p32;
   const Tensor zero = x == 0, infinite = abs(x) == kInfinity, v = cast(x, DType::f64);
-  const auto count = [&](const Tensor& of) { return sum(cast(of, DType::f32), axes, true); };
-  const Tensor zeros = count(zero), infinities = count(infinite), signs = prod(where(infinite, sign(x), 1), axes, true);
-  const Tensor rest = prod(where(logical_or(zero, infinite), 1, v), axes, true);
-  const auto factor_of_zeros = [&](double others) { return cast(zeros <= others, DType::f64); };
-  const auto factor_of_infinities = [&](double others, const Tensor& sign_of_rest) {
-    return where(infinities > others, cast(sign_of_rest, DType::f64) * kInfinity, 1.0);
+  const Tensor factor = where(zero, 1, where(infinite, sign(v), v));
+  const Tensor rest = prod(factor, axes, true);
+  // One sum counts both.
+  const Tensor counts = sum(cast(zero, DType::f64) + kAnInfinity * cast(infinite, DType::f64), axes, true);
+  const Tensor infinities = floor(counts / kAnInfinity), zeros = counts - kAnInfinity * infinities;
+  // The product of the others where so many zeros and infinities are x_i.
+  const auto others = [&](double zeros_here, double infinities_here) {
+    return rest * cast(zeros <= zeros_here, DType::f64) * where(infinities > infinities_here, kInfinity, 1.0);
   };
-  const Tensor all_infinities = factor_of_infinities(0, signs);
-  const Tensor others =
-      where(zero, rest * factor_of_zeros(1) * all_infinities,
-            where(infinite, rest * factor_of_zeros(0) * factor_of_infinities(1, signs * sign(x)),
-                  rest * factor_of_zeros(0) * all_infinities / where(logical_or(zero, infinite), 1, v)));
-  return cast(cast(g, DType::f64) * others, x.dtype());
+  const Tensor product = where(zero, others(1, 0), where(infinite, others(0, 1), others(0, 0)));
+  return cast(cast(g, DType::f64) * (product / factor), x.dtype());
 }
 
 // Numbers, and their derivatives in one direction.
