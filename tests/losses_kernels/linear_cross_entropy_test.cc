@@ -264,9 +264,10 @@ TEST(LinearCrossEntropy, MemoryIsBoundedByTheChunk) {
     const std::size_t all_logits = static_cast<std::size_t>(s.rows * s.classes) * 4;
     const bool sums = s.dtype == DType::bf16 && s.chunk && s.width <= s.rows;
     const std::size_t sum = sums ? static_cast<std::size_t>(s.classes * s.width) * 4 : 0;
-    // A block of the gradient of a half head is 4 MiB; every thread packs its blocks in memory of its own.
+    // A block of the gradient of a half head is 4 MiB; every thread packs its blocks in memory of its own, and as f32
+    // where the processor does not multiply bf16 (1,472 KiB on a Cascade Lake).
     const std::size_t small_change =
-        (std::size_t{5} << 20) + (std::size_t{1400} << 10) * static_cast<std::size_t>(num_threads());
+        (std::size_t{5} << 20) + (std::size_t{1800} << 10) * static_cast<std::size_t>(num_threads());
     synchronize(default_device());  // work in progress has memory of its own
     const std::size_t live = memory_stats().live;
     reset_peak_memory();
