@@ -44,7 +44,8 @@ bool RecordedRuns::run(StepRunner& steps) {
   if (!device_) return false;
   check_stop();
   std::vector<void*> key = key_of(steps);
-  const auto fits = [&](const Entry& e) { return e.key == key && is_free(*e.results); };
+  const Settings settings;
+  const auto fits = [&](const Entry& e) { return e.key == key && e.settings == settings && is_free(*e.results); };
   auto found = std::find_if(entries_.begin(), entries_.end(), fits);
   if (found == entries_.end()) {
     copy_restless_leaves(key);

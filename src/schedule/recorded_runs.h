@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "ebb/memory.h"
 #include "schedule/step_runner.h"
 
 namespace ebb {
@@ -16,7 +17,7 @@ namespace ebb {
 //   - temporary memory is an arena of its own, shared by all recordings: they follow each other in the stream;
 //   - results are written to sets of buffers that are reused once nothing refers to them. A loop that feeds results
 //     back as inputs alternates between two sets, and so between two recordings;
-//   - there is one recording per tuple of input addresses. An input whose address keeps changing is first copied to a
+//   - there is one recording per tuple of input addresses, and per setting of products. An input whose address keeps changing is first copied to a
 //     fixed one, and a result that the caller keeps is copied out.
 // Each run draws fresh random numbers.
 class RecordedRuns {
@@ -47,8 +48,14 @@ class RecordedRuns {
     std::uint32_t step = 0;  // that fills it
   };
   using Set = StepRunner::Places;
+  // What products were told to do: a recording has them as they were.
+  struct Settings {
+    bool invariant = batch_invariant(), fewer_digits = tf32();
+    bool operator==(const Settings&) const = default;
+  };
   struct Entry {
     std::vector<void*> key;  // addresses of the leaves; null where one is copied
+    Settings settings;
     std::unique_ptr<Recording> recording;
     std::shared_ptr<const Set> results;
   };

@@ -163,6 +163,27 @@ TEST_P(ProductsOnGpu, Tf32WhereAskedFor) {
   EXPECT_FALSE(tf32());
   EXPECT_LE(error(), std::max(usual, 1e-6));
 }
+// Steps that are recorded because they repeat follow the settings, too.
+TEST_P(ProductsOnGpu, SettingsReachRecordedProducts) {
+  struct Settings {
+    ~Settings() { set_tf32(false); }
+  } const settings;
+  const Tensor x = real({40, 64}).to(kGpu), w = (real({64, 64}) * 0.1).to(kGpu).eval();
+  const auto values = [&] {
+    std::vector<double> all;
+    for (int again = 0; again < 8; ++again) {
+      Tensor y = x;
+      for (int layer = 0; layer < 4; ++layer) y = tanh(matmul(y, w));
+      all = y.to_vector<double>();
+    }
+    return all;
+  };
+  const std::vector<double> exact = values();
+  set_tf32(true);
+  EXPECT_EQ(values() == exact, GetParam() != DType::f32);
+  set_tf32(false);
+  EXPECT_EQ(values(), exact);
+}
 
 // Rows that do not begin at multiples of 16 bytes are copied to aligned ones.
 TEST_P(ProductsOnGpu, ProductsOfUnalignedRows) {

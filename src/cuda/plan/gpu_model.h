@@ -249,8 +249,8 @@ struct GpuModel {
   // tile and for the last (by trial).
   std::int64_t long_attention_rows = 2048;
   // Widest rows of attention by threads (f32, and halves that tensor cores do not take). Of PyTorch's time on an H200
-  // values and gradients take 0.5 to 1 for widths of 16 to 80, 1.3 for 64, and 1.6 for 128, where shared memory has
-  // room for four warps only: wider rows are computed by products.
+  // values and gradients took 0.5 for a width of 16, 0.8 for 32, 1.0 for 48 and 80, 1.3 for 64, and 1.6 for 128, where
+  // shared memory has room for four warps only: wider rows are computed by products (96 is chosen between them).
   std::int64_t widest_attention_by_threads = 96;
   // Rows of linear_cross_entropy that are computed as exponentials: each separately, like those whose sum is too large.
   // For tests, also where no product leaves exponentials.
