@@ -48,6 +48,7 @@ def parse_arguments():
     parser.add_argument("--threads", type=int, help="of both; all cores unless given")
     parser.add_argument("--processor-time", action="store_true", help="instead of wall time: for --threads 1 on a machine that others use, too")
     parser.add_argument("--tf32", action="store_true", help="on a GPU: f32 products and convolutions of both by TF32, of neither without")
+    parser.add_argument("--kernels", type=int, default=0, metavar="N", help="on a GPU: the N longest kernels of both, with --json")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)
     return parser.parse_args()
@@ -178,7 +179,20 @@ class Comparison:
             times = timing.medians(self.machine, contenders, rounds, 0.005)
         result.update({f"{name}_s": t["median_s"] for name, t in times.items()})
         result["ratio"] = result["torch_s"] / result["ebb_s"]
+        if self.options.kernels:
+            result["kernels"] = {name: self.kernels(call) for name, call in contenders.items()}
         return result
+
+    def kernels(self, call, calls=3):
+        """[name, launches and microseconds per call], the longest first."""
+        from torch.profiler import ProfilerActivity, profile
+
+        with profile(activities=[ProfilerActivity.CUDA]) as run:
+            for _ in range(calls):
+                call()
+            self.machine.synchronize()
+        found = [[e.key[:120], e.count / calls, round(e.self_device_time_total / calls, 1)] for e in run.key_averages() if e.self_device_time_total]
+        return sorted(found, key=lambda k: -k[2])[: self.options.kernels]
 
     def in_f64(self, function, tensors, wanted, cotangents):
         """PyTorch's results for the same inputs in f64: they say who is off. None where it has none."""
