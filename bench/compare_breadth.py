@@ -143,6 +143,7 @@ class Comparison:
             cotangents = [torch.randn(y.shape, device=y.device).to(y.dtype) for y in values] if wanted else []
             theirs = self.Torch.call(function, tensors, wanted, cotangents)
             expected = theirs()
+            self.machine.synchronize()  # its errors are not ours
         except Exception as error:
             return {**result, "without": f"PyTorch: {self.first_line(error)}"}
         try:

@@ -331,6 +331,25 @@ TEST_P(LinesOnGpu, CopiesOfOddRows) {
   }
 }
 
+// From one order of dimensions to another, by tiles where both innermost ones are long enough; tiles at the edges.
+TEST_P(LinesOnGpu, CopiesIntoAnotherOrder) {
+  for (const Shape& shape :
+       {Shape{2, 65, 3, 67}, Shape{3, 17, 130}, Shape{9, 8, 1, 70}, Shape{1, 4200, 8}, Shape{2, 7, 31}}) {
+    const Tensor x = real(shape), there = x.to(kGpu).eval();
+    const int last = shape.rank() - 1;
+    for (const auto& [a, b] : {std::pair{1, last}, std::pair{0, last}, std::pair{0, 1}}) {
+      const auto f = [a = a, b = b](const Tensor& y) {
+        const Tensor turned = transpose(y, a, b);
+        return cat({turned, narrow(turned, 0, 0, 1)}, 0);
+      };
+      ASSERT_EQ(f(x).to_vector<double>(), f(there).to_vector<double>()) << shape << ", " << a << " and " << b;
+    }
+    const Tensor small = cast(randint(0, 256, shape), DType::u8).eval();
+    const auto bytes = [&](const Tensor& y) { return cat({transpose(y, 1, last), transpose(y, 1, last)}, 0); };
+    ASSERT_EQ(bytes(small).to_vector<double>(), bytes(small.to(kGpu).eval()).to_vector<double>()) << shape;
+  }
+}
+
 // Lines with repeated places, in shared memory or not; an axis that is not the last; fewer lines than the result has.
 TEST_P(LinesOnGpu, SumsOfScatteredLines) {
   for (const std::int64_t size : {3, 300, 7000}) {

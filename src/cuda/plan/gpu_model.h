@@ -245,6 +245,10 @@ struct GpuModel {
   std::size_t convolution_proposals = 32;
   // Without cuDNN, bytes of windows as columns at a time (chosen, not measured).
   std::int64_t window_column_bytes = std::int64_t{128} << 20;
+  // The gradient of windows in exact f32: blocks that the positions are divided for, and steps of a part at least (chosen,
+  // not measured). Decides bits. cuDNN's deterministic engine for it took 0.9 to 2.6 ms on an H200 where its others,
+  // which add in any order, took 0.06 to 0.5.
+  std::int64_t weight_gradient_blocks = 1056, weight_gradient_steps = 16;
   // Attention: columns below which rows of 64 are processed in many small blocks, fewer of which wait for the first
   // tile and for the last (by trial).
   std::int64_t long_attention_rows = 2048;
@@ -259,6 +263,9 @@ struct GpuModel {
   // ---- Copies and runs (all chosen, not measured).
   // Bytes per block where many copies are one launch: four words of 16 bytes per thread; most blocks per copy.
   std::size_t copied_bytes_per_block = kThreads * 4 * 16, most_copying_blocks = 1024;
+  // Copies between two orders of memory go by way of tiles if both innermost dimensions have so many elements. Without
+  // tiles an image of 65 channels took 3.5 ms from one order to the other on an H200, a hundred times as long as its bytes.
+  std::int64_t shortest_tile_side = 8;
   // Pinned memory for copies from and to the host: bytes of a piece, and the number of pieces, used in rotation.
   static constexpr std::size_t staging_bytes = std::size_t{512} << 10, staging_pieces = 16;
   // An event costs as much as a launch: runs between events, and between checks for runs that have ended. Slots for

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+// The gradient of a convolution's windows in exact f32, a tile of them per block, over a part of all positions:
+//   dw[k, d] = Σ over positions (n, p, q) of y[n, k, p, q] · x[n, c, p·stride + r·dilation − padding, q·…],  d = (c, r,
+//   s)
+// Parts are added afterwards, in order (add_parts.cuh). A block loads kStep positions at a time, one per lane; its
+// threads make groups that multiply different ones of them, if a tile is too small for all.
+#pragma once
+#include "cuda/kernels/args/window.h"
+#include "cuda/kernels/parts/view.cuh"
+
+namespace ebb::cuda {
+
+#ifdef EBB_EDITOR
+constexpr int kTileM = 64, kTileN = 64;
+#endif
+
+struct alignas(16) Four {
+  f32 v[4];
+};
+
+constexpr int kEach = 4;  // rows and columns per thread
+constexpr int kGroups = kThreads * kEach * kEach / (kTileM * kTileN), kOfGroup = kThreads / kGroups;
+constexpr int kOfStep = kGradientStep / kGroups;
+constexpr int kLoaders = kThreads / 32, kRowsM = kTileM / kLoaders, kRowsN = kTileN / kLoaders;
+
+// Where an element of the windows looks, relative to a position.
+struct Looks {
+  i64 offset[kTileN];
+  int down[kTileN], across[kTileN];  // `down` is far outside where there is no element
+};
+
+EBB void look(const WeightGradientArgs& a, i64 group, i64 first, Looks& looks) {
+  const Windows& z = a.windows;
+  const i64 taps = z.taps_h * z.taps_w;
+  for (int t = threadIdx.x; t < kTileN; t += kThreads) {
+    const i64 d = first + t, c = quotient(d, taps), tap = d - c * taps, r = quotient(tap, z.taps_w);
+    const i64 down = r * z.dilation_h - z.padding_h, across = (tap - r * z.taps_w) * z.dilation_w - z.padding_w;
+    const bool inside = c < z.channels;
+    looks.offset[t] = inside ? (group * z.channels + c) * a.x_c + down * a.x_h + across * a.x_w : 0;
+    looks.down[t] = inside ? (int)down : -(1 << 30);
+    looks.across[t] = (int)across;
+  }
+}
+
+// The numbers that a thread loads for one position: kRowsM rows of y and kRowsN elements of windows.
+struct Loaded {
+  f32 y[kRowsM], x[kRowsN];
+};
+
+EBB void load_position(const WeightGradientArgs& a, const Looks& looks, i64 group, i64 first_row, u32 position,
+                       bool live, Loaded& to) {
+  const Windows& z = a.windows;
+  const int warp = threadIdx.x >> 5;
+  const u32 line = position / (u32)z.columns, n = line / (u32)z.rows;
+  const int q = (int)(position - line * (u32)z.columns), p = (int)(line - n * (u32)z.rows);
+  const f32* const y = a.y + n * a.y_n + p * a.y_h + q * a.y_w;
+#pragma unroll
+  for (int i = 0; i < kRowsM; ++i) {
+    const i64 row = first_row + warp + kLoaders * i;
+    to.y[i] = live && row < a.outputs ? y[(group * a.outputs + row) * a.y_c] : 0.0f;
+  }
+  const int h = p * (int)z.stride_h, w = q * (int)z.stride_w;
+  const f32* const x = a.x + n * a.x_n + h * a.x_h + w * a.x_w;
+#pragma unroll
+  for (int i = 0; i < kRowsN; ++i) {
+    const int t = warp + kLoaders * i;
+    const bool inside = live && (u32)(h + looks.down[t]) < (u32)z.height && (u32)(w + looks.across[t]) < (u32)z.width;
+    to.x[i] = inside ? x[looks.offset[t]] : 0.0f;
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads) weight_gradient(const WeightGradientArgs a) {
+  // Rows begin four banks apart and on 16 bytes.
+  __shared__ __align__(16) f32 ys[kGradientStep][kTileM + 4];
+  __shared__ __align__(16) f32 xs[kGradientStep][kTileN + 4];
+  __shared__ f32 sums[kGroups > 1 ? kGroups : 1][kGroups > 1 ? kTileM * kTileN : 1];
+  __shared__ Looks looks;
+  const Windows& z = a.windows;
+  const i64 of_n = quotient(blockIdx.x, a.tiles_n), first_column = (blockIdx.x - of_n * a.tiles_n) * kTileN;
+  const i64 of_m = quotient(of_n, a.tiles_m), first_row = (of_n - of_m * a.tiles_m) * kTileM;
+  const i64 part = quotient(of_m, z.groups), group = of_m - part * z.groups;
+  const i64 begin = part * a.each, end = begin + a.each < a.positions ? begin + a.each : a.positions;
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  const int own = threadIdx.x / kOfGroup, in_group = threadIdx.x % kOfGroup;
+  const int row = in_group / (kTileN / kEach) * kEach, column = in_group % (kTileN / kEach) * kEach;
+  look(a, group, first_column, looks);
+  __syncthreads();
+
+  f32 total[kEach][kEach];
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) total[i][j] = 0.0f;
+  }
+  Loaded next;
+  load_position(a, looks, group, first_row, (u32)(begin + lane), begin + lane < end, next);
+  for (i64 at = begin; at < end; at += kGradientStep) {
+#pragma unroll
+    for (int i = 0; i < kRowsM; ++i) ys[lane][warp + kLoaders * i] = next.y[i];
+#pragma unroll
+    for (int i = 0; i < kRowsN; ++i) xs[lane][warp + kLoaders * i] = next.x[i];
+    __syncthreads();
+    const i64 later = at + kGradientStep + lane;
+    if (at + kGradientStep < end) load_position(a, looks, group, first_row, (u32)later, later < end, next);
+#pragma unroll
+    for (int s = 0; s < kOfStep; ++s) {
+      const Four u = *(const Four*)&ys[own * kOfStep + s][row], v = *(const Four*)&xs[own * kOfStep + s][column];
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+#pragma unroll
+        for (int j = 0; j < kEach; ++j) total[i][j] = fmaf(u.v[i], v.v[j], total[i][j]);
+      }
+    }
+    __syncthreads();
+  }
+
+  const i64 depth = z.channels * z.taps_h * z.taps_w;
+  f32* const to = a.parts + (part * z.groups + group) * a.outputs * depth;
+  if (kGroups == 1) {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+#pragma unroll
+      for (int j = 0; j < kEach; ++j) {
+        const i64 k = first_row + row + i, d = first_column + column + j;
+        if (k < a.outputs && d < depth) to[k * depth + d] = total[i][j];
+      }
+    }
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) sums[own][(row + i) * kTileN + column + j] = total[i][j];
+  }
+  __syncthreads();
+  for (int e = threadIdx.x; e < kTileM * kTileN; e += kThreads) {
+    f32 sum = sums[0][e];
+    for (int g = 1; g < kGroups; ++g) sum += sums[g][e];
+    const i64 k = first_row + e / kTileN, d = first_column + e % kTileN;
+    if (k < a.outputs && d < depth) to[k * depth + d] = sum;
+  }
+}
+
+}  // namespace ebb::cuda
