@@ -79,7 +79,6 @@ TEST_P(ConvolutionsOnGpu, TensorCoresWhereAskedFor) {
 
 // Tiles that are full and not, several parts, windows over the edges, images and cotangents that are views.
 TEST_P(ConvolutionsOnGpu, GradientsOfWindows) {
-  if (GetParam() != DType::f32) GTEST_SKIP() << "other dtypes are not this kernel's";
   struct Case {
     Shape x, w;
     ConvOptions o;
@@ -122,7 +121,7 @@ TEST(WeightGradientPlans, AreChosenByShapes) {
     const auto made = cuda::plan_weight_gradient(call, cuda::GpuModel());
     return made ? cuda::describe(*made) : "";
   };
-  EXPECT_EQ(plan({16, 4, 128, 512}, {64, 4, 3, 3}), "tiles of 64 by 64, 1046 parts of 992 positions");
+  EXPECT_EQ(plan({16, 4, 128, 512}, {64, 4, 3, 3}), "tiles of 64 by 64, 1037 parts of 992 positions");
   EXPECT_EQ(plan({64, 128, 56, 56}, {128, 128, 3, 3}), "tiles of 64 by 64, 29 parts of 6464 positions");
   EXPECT_EQ(plan({1, 3, 5, 5}, {7, 3, 3, 3}), "tiles of 16 by 32, 1 part of 32 positions");
   EXPECT_EQ(plan({8, 512, 7, 7}, {512, 512, 3, 3}), "tiles of 64 by 64, 1 part of 224 positions");

@@ -342,11 +342,11 @@ TEST_P(LinesOnGpu, CopiesIntoAnotherOrder) {
         const Tensor turned = transpose(y, a, b);
         return cat({turned, narrow(turned, 0, 0, 1)}, 0);
       };
-      ASSERT_EQ(f(x).to_vector<double>(), f(there).to_vector<double>()) << shape << ", " << a << " and " << b;
+      ASSERT_EQ(f(x).to_vector<double>(), f(there).to_vector<double>()) << fmt::format("{}, {} and {}", shape, a, b);
     }
     const Tensor small = cast(randint(0, 256, shape), DType::u8).eval();
     const auto bytes = [&](const Tensor& y) { return cat({transpose(y, 1, last), transpose(y, 1, last)}, 0); };
-    ASSERT_EQ(bytes(small).to_vector<double>(), bytes(small.to(kGpu).eval()).to_vector<double>()) << shape;
+    ASSERT_EQ(bytes(small).to_vector<double>(), bytes(small.to(kGpu).eval()).to_vector<double>()) << fmt::format("{}", shape);
   }
 }
 

@@ -70,9 +70,8 @@ EBB void load_position(const WeightGradientArgs& a, const Looks& looks, i64 grou
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads) weight_gradient(const WeightGradientArgs a) {
-  // Rows begin four banks apart and on 16 bytes.
-  __shared__ __align__(16) f32 ys[kGradientStep][kTileM + 4];
-  __shared__ __align__(16) f32 xs[kGradientStep][kTileN + 4];
+  __shared__ Four ys[kGradientStep][kTileM / 4 + 1];  // positions begin four banks apart
+  __shared__ Four xs[kGradientStep][kTileN / 4 + 1];
   __shared__ f32 sums[kGroups > 1 ? kGroups : 1][kGroups > 1 ? kTileM * kTileN : 1];
   __shared__ Looks looks;
   const Windows& z = a.windows;
@@ -96,15 +95,15 @@ extern "C" __global__ void __launch_bounds__(kThreads) weight_gradient(const Wei
   load_position(a, looks, group, first_row, (u32)(begin + lane), begin + lane < end, next);
   for (i64 at = begin; at < end; at += kGradientStep) {
 #pragma unroll
-    for (int i = 0; i < kRowsM; ++i) ys[lane][warp + kLoaders * i] = next.y[i];
+    for (int i = 0; i < kRowsM; ++i) ((f32*)ys[lane])[warp + kLoaders * i] = next.y[i];
 #pragma unroll
-    for (int i = 0; i < kRowsN; ++i) xs[lane][warp + kLoaders * i] = next.x[i];
+    for (int i = 0; i < kRowsN; ++i) ((f32*)xs[lane])[warp + kLoaders * i] = next.x[i];
     __syncthreads();
     const i64 later = at + kGradientStep + lane;
     if (at + kGradientStep < end) load_position(a, looks, group, first_row, (u32)later, later < end, next);
 #pragma unroll
     for (int s = 0; s < kOfStep; ++s) {
-      const Four u = *(const Four*)&ys[own * kOfStep + s][row], v = *(const Four*)&xs[own * kOfStep + s][column];
+      const Four u = ys[own * kOfStep + s][row / 4], v = xs[own * kOfStep + s][column / 4];
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
 #pragma unroll

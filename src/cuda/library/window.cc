@@ -210,7 +210,7 @@ bool by_cudnn_turned(Gpu& gpu, const ConvCall& o, const View& x, const View& w, 
   if (!cudnn_table() || x.dtype != DType::f32 || tf32() || o.last || o.groups != 1) return false;
   ConvCall forward = o;
   View turned = w;
-  std::swap(turned.shape[0], turned.shape[1]);
+  turned.shape = w.shape.with(0, w.shape[1]).with(1, w.shape[0]);
   std::swap(turned.strides[0], turned.strides[1]);
   for (const std::size_t axis : {0U, 1U}) {
     const int d = static_cast<int>(axis) + 2;
