@@ -45,6 +45,41 @@ TEST_P(ImagesOnGpu, AdaptivePools) {
   compare("mean of NaN", {x}, [](const auto& v) { return adaptive_avg_pool1d(v[0], 3); });
 }
 
+// Windows that 8 and 32 lanes share, or a block, which meet a NaN, ties and -inf in any order.
+TEST_P(ImagesOnGpu, LargestOfLargeWindows) {
+  for (const Shape& shape : {Shape{3, 5, 31, 17}, Shape{2, 3, 67, 61}, Shape{1, 2, 131, 97}, Shape{1, 3, 1, 9001}}) {
+    const SizePair output(std::min<std::int64_t>(shape[2], 2), 2);
+    const auto values = [&](const auto& x) { return adaptive_max_pool2d(x[0], output); };
+    const auto places = [&](const auto& x) {
+      return cast(adaptive_max_pool2d_with_indices(x[0], output).second, DType::f32);
+    };
+    const Tensor ties = cast(floor(2 * randn(shape)), GetParam()).eval(),
+                 none = full(shape, -std::numeric_limits<double>::infinity(), GetParam()),
+                 nans = where(randn(shape) > 2.5, std::numeric_limits<double>::quiet_NaN(), ties).eval();
+    compare("values", {real(shape)}, values);
+    for (const Tensor& x : {ties, none, nans}) expect_same(places({x}), places({x.to(kGpu)}), "places");
+    compare("places in planes that lie by columns", {real(shape)},
+            [&](const auto& x) { return adaptive_max_pool2d(transpose(x[0], 2, 3), {2, output[0]}); });
+  }
+}
+
+// Elements that are in no window, in one or in several, planes that end within a thread's neighbours, and volumes.
+TEST_P(ImagesOnGpu, SpreadWindows) {
+  for (const Shape& shape : {Shape{2, 3, 7, 9}, Shape{1, 5, 3, 2}, Shape{3, 1, 5, 1}}) {
+    for (const std::int64_t stride : {1, 2, 3}) {
+      compare(fmt::format("stride {}", stride), {real(shape)}, [&](const auto& x) {
+        return avg_pool2d(x[0], {2, 1}, {.stride = SizePair(stride)});
+      });
+    }
+  }
+  compare("avg_pool3d", {real({2, 3, 5, 7, 9})}, [](const auto& x) { return avg_pool3d(x[0], 2); });
+  compare("avg_pool3d, padded", {real({1, 2, 6, 5, 4})}, [](const auto& x) {
+    return avg_pool3d(x[0], {3, 2, 3}, {.stride = SizeTriple(2, 1, 2), .padding = SizeTriple(1, 0, 1)});
+  });
+  compare("max_pool3d", {real({2, 3, 5, 7, 9})}, [](const auto& x) { return max_pool3d(x[0], {3, 2, 2}); });
+  compare("adaptive_max_pool3d", {real({1, 2, 7, 33, 21})}, [](const auto& x) { return adaptive_max_pool3d(x[0], 2); });
+}
+
 // Entries outside, elements with no source or thousands, more rows than a thread has, and second derivatives.
 TEST_P(ImagesOnGpu, WeightedGather) {
   struct Sizes {

@@ -191,8 +191,13 @@ void run_scan(const LibraryCall& call, Gpu& gpu) {
   const std::int64_t length = x.shape[axis], count = lines.shape.numel();
   const bool beside = lies_side_by_side(x, axis) && (places || length > kSumAlone);
   if (beside && !places) return scan_by_blocks(call, gpu, text, lines, results);
-  const KernelSource source{text + (places ? texts::scan_places : texts::scan)};
-  const std::int64_t piece = beside ? kScanPiece : kScanStrip, pieces = (length + piece - 1) / piece;
+  // Places have no rounding that a division could change: the fewer lines, the shorter their strips.
+  const GpuModel& model = gpu.model();
+  std::int64_t strip = kScanStrip;
+  while (places && strip > model.shortest_scan_strip && count * ceil_div(length, strip) < model.scan_threads) strip /= 2;
+  const KernelSource source{
+      places ? text + fmt::format("constexpr int kStrip = {};\n", strip) + texts::scan_places : text + texts::scan};
+  const std::int64_t piece = beside ? kScanPiece : strip, pieces = ceil_div(length, piece);
   ScanArgs args{scanned_lines(call, lines, results, pieces), nullptr};
   BufferPtr keep;
   const auto over_pieces = [&](const char* of_block, const char* of_thread) {
@@ -216,7 +221,8 @@ void run_recurrence(const LibraryCall& call, Gpu& gpu) {
   const bool blocks = length > kSumAlone && lies_close(factors, axis, length, gpu.model());
   std::int64_t threads = 32;
   while (threads < kThreads && (!blocks || threads * kCarryEach < length)) threads *= 2;
-  const std::int64_t pieces = ceil_div(length, blocks ? kCarryEach * threads : kScanStrip),
+  const std::int64_t strip = length <= kScanStrip ? kScanStrip : kScanStrip / 4;
+  const std::int64_t pieces = ceil_div(length, blocks ? kCarryEach * threads : strip),
                      tasks = g.shape.numel() * pieces;
   RecurrenceArgs args{.factors = kernel_view(factors),
                       .g = kernel_view(g),
@@ -229,8 +235,9 @@ void run_recurrence(const LibraryCall& call, Gpu& gpu) {
                       .carries = nullptr,
                       .products = nullptr};
   const KernelSource source{element_text(g.dtype) +
-                            fmt::format("constexpr int kLineThreads = {};\nconstexpr bool kHalf = {}, kRuns = {};\n",
-                                        threads, is_half(g.dtype), call.op == Op::scatter_zero_add) +
+                            fmt::format("constexpr int kLineThreads = {}, kStrip = {};\n"
+                                        "constexpr bool kHalf = {}, kRuns = {};\n",
+                                        threads, strip, is_half(g.dtype), call.op == Op::scatter_zero_add) +
                             texts::recurrence};
   const auto over_pieces = [&](const char* of_block, const char* of_thread) {
     blocks ? launch_blocks(gpu, source, of_block, tasks, args, 0, static_cast<unsigned>(threads))

@@ -205,11 +205,20 @@ struct GpuModel {
   // fills a large GPU.
   std::int64_t table_bytes = 96 << 10, busy_blocks = 132;
   // Matrices that cuSOLVER and cuBLAS factor: those of up to `few_rows` (4,096 of 16 rows took 0.54 ms in blocks of our
-  // own and 0.13 in PyTorch) and from `solver_rows` on (1,024 rows: 148 ms and 0.4). Between them our own are twice as
-  // fast (256 of 64 rows: 0.28 ms and 0.60). Up to `batched_rows` one call takes all: 16 of 256 rows one after the
+  // own and 0.13 in PyTorch, before those worked by panels) and from `solver_rows` on. Between them a block of our own
+  // is expected to take 0.1 ms for a Cholesky factor of 256 rows and 0.2 for L·U, growing with the cube of the size;
+  // cuBLAS takes about 0.9 for the latter, all matrices at a time, and cuSOLVER 0.4 for each of 300 rows (counted from
+  // the times of gradients, not measured alone). Up to `batched_rows` one call takes all: 16 of 256 rows one after the
   // other took 4 to 9 times PyTorch's time. Other factorisations (eigenvalues, singular values, orthonormal columns)
   // run on the host below so many rows and columns.
-  std::int64_t few_rows = 32, solver_rows = 128, batched_rows = 256, decomposed_rows = 96;
+  std::int64_t few_rows = 32, solver_rows = 385, batched_rows = 256, decomposed_rows = 96;
+  // cummax and cummin of lines whose elements are not neighbours: threads that fill a large GPU, and elements that one
+  // has at least (chosen, not measured. 4,499 lines of 257 elements, 256 of them for one thread, took 0.3 ms).
+  std::int64_t scan_threads = 1 << 17, shortest_scan_strip = 16;
+  // searchsorted: bytes of a line that each block copies to shared memory, if there are so many values per element of
+  // it; blocks that fill a large GPU (chosen, not measured). In memory a line of 1,025 numbers of f32 took 146 µs for 8
+  // million values, PyTorch 91: a warp's loads touch most of its 33 pieces of 128 bytes.
+  std::int64_t searched_bytes = 48 << 10, searches_per_element = 64, search_blocks = 8 * 132;
   // argmax and argmin: tasks that fill a large GPU, blocks or as many threads; elements of a block's piece and of a
   // thread's; pieces of a line (chosen, not measured).
   std::int64_t best_tasks = 4 * 132, best_piece = 16 * kThreads, best_strip = 64, most_best_pieces = 256;

@@ -28,6 +28,8 @@ struct SortArgs {
 };
 EBB_ARGS(43, SortArgs);
 
+constexpr int kSearchEach = 4;  // values of a thread (chosen, not measured)
+
 struct SearchArgs {
   KernelView sorted, values;  // lines; values
   i64* out;

@@ -55,6 +55,8 @@ struct PoolSide {
   i64 size, outputs, window, stride, padding, dilation, adaptive;
 };
 
+constexpr int kSpreadEach = 4;  // neighbours of a thread that adds up windows (chosen, not measured)
+
 // T: of the image, A: of sums. `image` has steps, or is dense where it is the result; the other one is dense.
 template <class T, class A>
 struct PoolArgs {
