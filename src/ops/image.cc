@@ -7,6 +7,7 @@
 #include "core/format_error.h"
 #include "ebb/ops.h"
 #include "ops/build.h"
+#include "ops/index_nodes.h"
 #include "ops/shape_nodes.h"
 
 namespace ebb {
@@ -125,7 +126,7 @@ struct Resize {
     return (static_cast<double>(i) + 0.5) * step - 0.5;
   }
   Tensor taken(const Tensor& x, const std::vector<std::int64_t>& at) const {
-    return index_select(x, axis, numbers_of_formula(at, Shape{to}));
+    return index_select_node(x, axis, numbers_of_formula(at, Shape{to}), IndexLines::ascending);
   }
   Tensor weights(const Tensor& x, const std::vector<double>& w) const {
     Shape along;
@@ -235,6 +236,7 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
           x.shape());
   require(!o.align_corners || cubic || linear, "interpolate: align_corners has no meaning for the mode '{}'", o.mode);
   Tensor y = widen(x);
+  std::vector<std::int64_t> planes;  // their sizes, where both axes are pooled at once
   for (int k = 0; k < axes; ++k) {
     const std::size_t at = given == 1 ? 0 : static_cast<std::size_t>(k);
     Resize r{k + 2, x.shape()[k + 2], 0, 0, o.align_corners};
@@ -252,6 +254,10 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
     } else {
       r.step = static_cast<double>(r.from) / static_cast<double>(r.to);
     }
+    if (area && axes == 2) {
+      planes.push_back(r.to);
+      continue;
+    }
     if (r.from == r.to && r.step == 1) continue;
     if (o.antialias) {
       y = filtered(y, r, cubic);
@@ -259,6 +265,7 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
     }
     y = nearby ? nearest(y, r, exact) : area ? areas(y, r) : cubic ? cubically(y, r) : linearly(y, r);
   }
+  if (!planes.empty()) return adaptive_avg_pool2d(x, {planes[0], planes[1]});
   return cast(y, x.dtype());
 }
 
