@@ -9,8 +9,8 @@ namespace ebb {
 enum class IndexLines : std::int64_t {
   any,
   different,  // no two elements are equal, as of a sort
-  ascending,  // no element is less than the one before it, as where an axis gets another size
   runs,       // element i is i, which begins a run, or equals the one before it, as of cummax
+  ascending,  // no element is less than the one before it, as where an axis gets another size
 };
 
 }  // namespace ebb

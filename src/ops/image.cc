@@ -69,6 +69,12 @@ Tensor fold(const Tensor& x, SizePair output, SizePair window, const UnfoldOptio
   require(x.rank() == 3 && x.shape()[1] % taps == 0 && x.shape()[2] == w.count[0] * w.count[1],
           "fold: needs [N, C·{}, {}], got shape {}", taps, w.count[0] * w.count[1], x.shape());
   const std::int64_t n = x.shape()[0], channels = x.shape()[1] / taps;
+  if (o.stride == window && o.dilation == SizePair(1) && w.count[0] * window[0] == w.padded[0] &&
+      w.count[1] * window[1] == w.padded[1]) {  // windows that lie side by side: elements only move
+    const Tensor parts = reshape(x, {n, channels, window[0], window[1], w.count[0], w.count[1]});
+    return pad(reshape(permute(parts, {0, 1, 4, 2, 5, 3}), {n, channels, w.padded[0], w.padded[1]}),
+               {-o.padding[1], -o.padding[1], -o.padding[0], -o.padding[0]});
+  }
   const Tensor at = positions(w, window, o);
   const Tensor plane = index_add(zeros({n, channels, w.padded[0] * w.padded[1]}, x.dtype()), 2,
                                  reshape(at, {at.numel()}), reshape(x, {n, channels, at.numel()}));

@@ -32,42 +32,44 @@ EBB const T* place(const Args& a, const JoinPart& p, i64 row, i64 c) {
   return from + line * p.axis + (c - line * a.inner) * p.column;
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads) join(const Args a) {
-  constexpr int kEach = 16 / sizeof(T);
-  EACH(i, (a.n + kEach - 1) / kEach) {
-    const i64 first = i * kEach;
+template <int kEach>
+EBB void write_pack(const Args& a, i64 i) {
+  const i64 first = i * kEach;
+  i64 row = divided(a, first, a.columns, a.by_columns, a.of_columns), column = first - row * a.columns;
+  T* const to = (T*)a.out + first;
+  const int whose = part_of(a, column);
+  const JoinPart& p = a.of[whose];
+  if constexpr (kEach == 1) {
+    put(to, p.data ? *place(a, p, row, column - p.first) : T{});
+  } else {
     const int live = a.n - first < kEach ? (int)(a.n - first) : kEach;
-    i64 row = divided(a, first, a.columns, a.by_columns, a.of_columns), column = first - row * a.columns;
-    T* const to = (T*)a.out + first;
-    if constexpr (kEach == 1) {
-      const JoinPart& p = a.of[part_of(a, column)];
-      put(to, p.data ? *place(a, p, row, column - p.first) : T{});
-    } else {
-      Pack<T, kEach> y;
-      const int whose = part_of(a, column);
-      const JoinPart& p = a.of[whose];
-      const i64 end = whose + 1 < a.count ? a.of[whose + 1].first : a.columns;
-      if (live == kEach && column + kEach <= end && (!p.data || (p.column == 1 && !p.lines))) {
-        if (p.data) {
-          y = load_shifted<kEach>(place(a, p, row, column - p.first));
-        } else {
-#pragma unroll
-          for (int k = 0; k < 4; ++k) y.w[k] = 0;
-        }
+    const i64 end = whose + 1 < a.count ? a.of[whose + 1].first : a.columns;
+    Pack<T, kEach> y;
+    if (live == kEach && column + kEach <= end && (!p.data || (p.column == 1 && !p.lines))) {
+      if (p.data) {
+        y = load_shifted<kEach>(place(a, p, row, column - p.first));
       } else {
 #pragma unroll
-        for (int j = 0; j < kEach; ++j) {
-          const JoinPart& q = a.of[part_of(a, column)];
-          y.set(j, j < live && q.data ? *place(a, q, row, column - q.first) : (T)0);
-          if (++column == a.columns) {
-            column = 0;
-            ++row;
-          }
+        for (int k = 0; k < 4; ++k) y.w[k] = 0;
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < kEach; ++j) {
+        const JoinPart& q = a.of[part_of(a, column)];
+        y.set(j, j < live && q.data ? *place(a, q, row, column - q.first) : T{});
+        if (++column == a.columns) {
+          column = 0;
+          ++row;
         }
       }
-      store_pack<kEach>(to, y, a.aligned, live, false);
     }
+    store_pack<kEach>(to, y, a.aligned, live, false);
   }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads) join(const Args a) {
+  constexpr int kEach = 16 / sizeof(T);
+  EACH(i, (a.n + kEach - 1) / kEach) write_pack<kEach>(a, i);
 }
 
 }  // namespace ebb::cuda

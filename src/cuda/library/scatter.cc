@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "calls/index_lines.h"
 #include "cuda/kernels/args/index.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/index_parts.h"
