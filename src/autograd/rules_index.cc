@@ -104,10 +104,12 @@ Cotangents scatter_rule(const RuleContext& c) {
   return {x, {}, src};
 }
 Cotangents index_select_rule(const RuleContext& c) {
-  return {index_select_backward(c.grad, c.inputs[0].shape(), c.attrs.i[0], c.inputs[1]), {}};
+  const auto lines = static_cast<IndexLines>(c.attrs.i[1]);
+  return {index_zero_add(c.grad, static_cast<int>(c.attrs.i[0]), c.inputs[1], c.inputs[0].shape(), lines), {}};
 }
 Cotangents index_zero_add_rule(const RuleContext& c) {
-  return {index_select_node(c.grad, static_cast<int>(c.attrs.i[0]), c.inputs[1]), {}};
+  const auto lines = static_cast<IndexLines>(c.attrs.i[1]);
+  return {index_select_node(c.grad, static_cast<int>(c.attrs.i[0]), c.inputs[1], lines), {}};
 }
 // Σ y·w·x[index] is linear in x, w and y: see ops/index_nodes.h.
 Cotangents weighted_gather_rule(const RuleContext& c) {

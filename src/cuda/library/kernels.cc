@@ -10,13 +10,14 @@
 #include "cuda/kernels/args/elements.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/library.h"
+#include "cuda/plan/divisor.h"
 #include "cuda/print/expression.h"
 
 namespace ebb::cuda {
 
 KernelView kernel_view(const View& view) {
   static_assert(std::extent_v<decltype(KernelView::size)> == Shape::kMaxRank);
-  KernelView v{static_cast<char*>(view.data), view.shape.numel(), {}, {}};
+  KernelView v{static_cast<char*>(view.data), view.shape.numel(), {}, {}, {}, {}};
   std::fill(std::begin(v.size), std::end(v.size), 1);
   int first = Shape::kMaxRank;  // contiguous dimensions are merged: each costs a division
   for (int d = view.shape.rank() - 1; d >= 0; --d) {
@@ -27,6 +28,11 @@ KernelView kernel_view(const View& view) {
       v.size[--first] = view.shape[d];
       v.stride[first] = view.strides[d];
     }
+  }
+  for (int d = first; d < Shape::kMaxRank; ++d) {
+    const Divisor by = divisor_of(v.size[d]);
+    v.factor[d] = by.factor;
+    v.shift[d] = by.shift;
   }
   return v;
 }

@@ -7,14 +7,14 @@ namespace ebb::cuda {
 struct CopyArgs {
   KernelView to, from;
 };
-EBB_ARGS(36, CopyArgs);
+EBB_ARGS(46, CopyArgs);
 
 struct CopyRowsArgs {
   KernelView to, from;  // the first elements of the rows
   i64 length, room;     // elements of a row, and with zeros behind them
   i64 packs;            // of a row with its zeros
 };
-EBB_ARGS(39, CopyRowsArgs);
+EBB_ARGS(49, CopyRowsArgs);
 
 // Elements of a tile, with one more per line if that is even.
 constexpr int kCopyTile = 4160;

@@ -20,7 +20,7 @@ struct FactorArgs {
   i64 logarithm, needs_inverse;
   Complaints complaints;
 };
-EBB_ARGS(50, FactorArgs<u8, u8>);
+EBB_ARGS(60, FactorArgs<u8, u8>);
 
 template <class A>
 struct SubstituteArgs {
@@ -28,7 +28,7 @@ struct SubstituteArgs {
   i64 n, k, a_row, a_column, b_row, b_column, upward, unit, tiles;
   A* x;
 };
-EBB_ARGS(46, SubstituteArgs<u8>);
+EBB_ARGS(56, SubstituteArgs<u8>);
 
 template <class T, class A>
 struct CholeskyArgs {
@@ -38,7 +38,7 @@ struct CholeskyArgs {
   T* out;
   Complaints complaints;
 };
-EBB_ARGS(25, CholeskyArgs<u8, u8>);
+EBB_ARGS(30, CholeskyArgs<u8, u8>);
 
 struct PointersArgs {
   char** to;
