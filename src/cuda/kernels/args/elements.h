@@ -26,7 +26,7 @@ struct CopyTilesArgs {
   i64 size_to, tile_to, tiles_to, from_step;
   i64 size_from, tile_from, tiles_from, to_step;
 };
-EBB_ARGS(44, CopyTilesArgs);
+EBB_ARGS(54, CopyTilesArgs);
 
 template <class T, class F>
 struct ScaleArgs {
