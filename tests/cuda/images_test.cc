@@ -49,8 +49,8 @@ TEST_P(ImagesOnGpu, AdaptivePools) {
 TEST_P(ImagesOnGpu, LargestOfLargeWindows) {
   for (const Shape& shape : {Shape{3, 5, 31, 17}, Shape{2, 3, 67, 61}, Shape{1, 2, 131, 97}, Shape{1, 3, 1, 9001}}) {
     const SizePair output(std::min<std::int64_t>(shape[2], 2), 2);
-    const auto values = [&](const auto& x) { return adaptive_max_pool2d(x[0], output); };
-    const auto places = [&](const auto& x) {
+    const auto values = [&](const std::vector<Tensor>& x) { return adaptive_max_pool2d(x[0], output); };
+    const auto places = [&](const std::vector<Tensor>& x) {
       return cast(adaptive_max_pool2d_with_indices(x[0], output).second, DType::f32);
     };
     const Tensor ties = cast(floor(2 * randn(shape)), GetParam()).eval(),
