@@ -2,7 +2,7 @@
 // The gradient of a convolution's windows in exact f32, a tile of them per block, over a part of all positions:
 //   dw[k, d] = Σ over positions (n, p, q) of y[n, k, p, q] · x[n, c, p·stride + r·dilation − padding, q·…],  d = (c, r,
 //   s)
-// Parts are added afterwards, in order (add_parts.cuh). A block loads kStep positions at a time, one per lane; its
+// Parts are added afterwards, in order. A block loads kStep positions at a time, one per lane; its
 // threads make groups that multiply different ones of them, if a tile is too small for all.
 #pragma once
 #include "cuda/kernels/args/window.h"
@@ -18,8 +18,9 @@ struct alignas(16) Four {
   f32 v[4];
 };
 
-constexpr int kEach = 4;  // rows and columns per thread
-constexpr int kGroups = kThreads * kEach * kEach / (kTileM * kTileN), kOfGroup = kThreads / kGroups;
+// Rows and columns per thread: more of a full tile, so that multiplying takes longer than loading.
+constexpr int kEachM = kTileM < 64 ? 4 : 8, kEachN = kTileN < 64 ? 4 : 8;
+constexpr int kGroups = kThreads * kEachM * kEachN / (kTileM * kTileN), kOfGroup = kThreads / kGroups;
 constexpr int kOfStep = kGradientStep / kGroups;
 constexpr int kLoaders = kThreads / 32, kRowsM = kTileM / kLoaders, kRowsN = kTileN / kLoaders;
 
@@ -72,7 +73,7 @@ EBB void load_position(const WeightGradientArgs& a, const Looks& looks, i64 grou
 extern "C" __global__ void __launch_bounds__(kThreads) weight_gradient(const WeightGradientArgs a) {
   __shared__ Four ys[kGradientStep][kTileM / 4 + 1];  // positions begin four banks apart
   __shared__ Four xs[kGradientStep][kTileN / 4 + 1];
-  __shared__ f32 sums[kGroups > 1 ? kGroups : 1][kGroups > 1 ? kTileM * kTileN : 1];
+  __shared__ f32 sums[kTileM * kTileN];
   __shared__ Looks looks;
   const Windows& z = a.windows;
   const i64 of_n = quotient(blockIdx.x, a.tiles_n), first_column = (blockIdx.x - of_n * a.tiles_n) * kTileN;
@@ -81,15 +82,15 @@ extern "C" __global__ void __launch_bounds__(kThreads) weight_gradient(const Wei
   const i64 begin = part * a.each, end = begin + a.each < a.positions ? begin + a.each : a.positions;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int own = threadIdx.x / kOfGroup, in_group = threadIdx.x % kOfGroup;
-  const int row = in_group / (kTileN / kEach) * kEach, column = in_group % (kTileN / kEach) * kEach;
+  const int row = in_group / (kTileN / kEachN) * kEachM, column = in_group % (kTileN / kEachN) * kEachN;
   look(a, group, first_column, looks);
   __syncthreads();
 
-  f32 total[kEach][kEach];
+  f32 total[kEachM][kEachN];
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
+  for (int i = 0; i < kEachM; ++i) {
 #pragma unroll
-    for (int j = 0; j < kEach; ++j) total[i][j] = 0.0f;
+    for (int j = 0; j < kEachN; ++j) total[i][j] = 0.0f;
   }
   Loaded next;
   load_position(a, looks, group, first_row, (u32)(begin + lane), begin + lane < end, next);
@@ -101,42 +102,70 @@ extern "C" __global__ void __launch_bounds__(kThreads) weight_gradient(const Wei
     __syncthreads();
     const i64 later = at + kGradientStep + lane;
     if (at + kGradientStep < end) load_position(a, looks, group, first_row, (u32)later, later < end, next);
+#pragma unroll 4
+    for (int s = own * kOfStep; s < (own + 1) * kOfStep; ++s) {
+      Four u[kEachM / 4], v[kEachN / 4];
 #pragma unroll
-    for (int s = 0; s < kOfStep; ++s) {
-      const Four u = ys[own * kOfStep + s][row / 4], v = xs[own * kOfStep + s][column / 4];
+      for (int i = 0; i < kEachM / 4; ++i) u[i] = ys[s][row / 4 + i];
 #pragma unroll
-      for (int i = 0; i < kEach; ++i) {
+      for (int j = 0; j < kEachN / 4; ++j) v[j] = xs[s][column / 4 + j];
 #pragma unroll
-        for (int j = 0; j < kEach; ++j) total[i][j] = fmaf(u.v[i], v.v[j], total[i][j]);
+      for (int i = 0; i < kEachM; ++i) {
+#pragma unroll
+        for (int j = 0; j < kEachN; ++j) total[i][j] = fmaf(u[i / 4].v[i % 4], v[j / 4].v[j % 4], total[i][j]);
       }
     }
     __syncthreads();
   }
 
-  const i64 depth = z.channels * z.taps_h * z.taps_w;
-  f32* const to = a.parts + (part * z.groups + group) * a.outputs * depth;
-  if (kGroups == 1) {
+  // The groups' sums, one group after the other.
+  for (int g = 0; g < kGroups; ++g) {
+    if (g == own) {
 #pragma unroll
-    for (int i = 0; i < kEach; ++i) {
+      for (int i = 0; i < kEachM; ++i) {
 #pragma unroll
-      for (int j = 0; j < kEach; ++j) {
-        const i64 k = first_row + row + i, d = first_column + column + j;
-        if (k < a.outputs && d < depth) to[k * depth + d] = total[i][j];
+        for (int j = 0; j < kEachN; ++j) {
+          f32& sum = sums[(row + i) * kTileN + column + j];
+          sum = g == 0 ? total[i][j] : sum + total[i][j];
+        }
       }
     }
-    return;
+    __syncthreads();
   }
-#pragma unroll
-  for (int i = 0; i < kEach; ++i) {
-#pragma unroll
-    for (int j = 0; j < kEach; ++j) sums[own][(row + i) * kTileN + column + j] = total[i][j];
-  }
-  __syncthreads();
+  const i64 depth = z.channels * z.taps_h * z.taps_w;
+  f32* const to = a.parts + (part * z.groups + group) * a.outputs * depth;
   for (int e = threadIdx.x; e < kTileM * kTileN; e += kThreads) {
-    f32 sum = sums[0][e];
-    for (int g = 1; g < kGroups; ++g) sum += sums[g][e];
     const i64 k = first_row + e / kTileN, d = first_column + e % kTileN;
-    if (k < a.outputs && d < depth) to[k * depth + d] = sum;
+    if (k < a.outputs && d < depth) to[k * depth + d] = sums[e];
+  }
+}
+
+// out[i] = the sum of parts[p, i] over p: a warp has 32 neighbours and an eighth of the parts, of which it loads
+// several before it adds them, in order.
+extern "C" __global__ void __launch_bounds__(kThreads) add_gradients(const AddGradientsArgs a) {
+  constexpr int kLoads = 8;
+  __shared__ f32 sums[kLoaders][32];
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  const i64 each = quotient(a.count + kLoaders - 1, kLoaders), first = warp * each;
+  const i64 last = first + each < a.count ? first + each : a.count;
+  for (i64 i = (i64)blockIdx.x * 32 + lane; i - lane < a.n; i += (i64)gridDim.x * 32) {
+    f32 sum = 0.0f;
+    if (i < a.n) {
+      for (i64 p = first; p < last; p += kLoads) {
+        f32 x[kLoads];
+#pragma unroll
+        for (int k = 0; k < kLoads; ++k) x[k] = p + k < last ? a.parts[(p + k) * a.n + i] : 0.0f;
+#pragma unroll
+        for (int k = 0; k < kLoads; ++k) sum += x[k];
+      }
+    }
+    sums[warp][lane] = sum;
+    __syncthreads();
+    if (warp == 0 && i < a.n) {
+      for (int w = 1; w < kLoaders; ++w) sum += sums[w][lane];
+      a.out[i] = sum;
+    }
+    __syncthreads();
   }
 }
 

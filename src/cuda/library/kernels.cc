@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <numeric>
 #include <string_view>
 
 #include "core/format_error.h"
@@ -97,9 +99,14 @@ bool copy_by_tiles(Gpu& gpu, const View& to, const View& from, std::size_t unit)
 
 // In words of up to 16 bytes, and over as few dimensions as the strides allow: indices cost more than the copy itself.
 void copy_elements(Gpu& gpu, const View& to, const View& from) {
+  // In the order of the result's memory, whatever the views call their dimensions: neighbours write neighbours.
+  std::vector<int> order(static_cast<std::size_t>(to.shape.rank()));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return std::abs(to.strides[a]) > std::abs(to.strides[b]); });
   std::vector<std::int64_t> sizes;
   Strides there{}, here{};
-  for (int d = 0; d < to.shape.rank(); ++d) {
+  for (const int d : order) {
     const std::int64_t n = to.shape[d];
     if (n == 1) continue;
     const auto last = static_cast<int>(sizes.size()) - 1;

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "calls/convolution.h"
-#include "cuda/kernels/args/matmul.h"
 #include "cuda/kernels/args/window.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/kernels.h"
@@ -48,6 +47,7 @@ std::optional<WeightGradientPlan> plan_weight_gradient(const LibraryCall& call, 
     return {};
   WeightGradientPlan plan{tile_side(z.outputs), tile_side(z.depth)};
   const std::int64_t tiles = z.o.groups * divided_up(z.outputs, plan.tile_m) * divided_up(z.depth, plan.tile_n);
+  if (tiles > model.most_blocks) return {};
   const std::int64_t steps = divided_up(z.positions, kGradientStep);
   const std::int64_t parts =
       std::clamp<std::int64_t>(model.weight_gradient_blocks / tiles, 1, divided_up(steps, model.weight_gradient_steps));
@@ -98,20 +98,12 @@ void run_weight_gradient(const LibraryCall& call, Gpu& gpu, const WeightGradient
                                       .dilation_h = z.o.dilation[0],
                                       .dilation_w = z.o.dilation[1]}};
   const std::string sizes = fmt::format("constexpr int kTileM = {}, kTileN = {};\n", plan.tile_m, plan.tile_n);
-  launch_blocks(gpu, {sizes + texts::weight_gradient}, "weight_gradient",
-                plan.parts * z.o.groups * args.tiles_m * args.tiles_n, args);
+  const KernelSource source{sizes + texts::weight_gradient};
+  launch_blocks(gpu, source, "weight_gradient", plan.parts * z.o.groups * args.tiles_m * args.tiles_n, args);
   if (plan.parts == 1) return;
   const std::int64_t n = w.shape.numel();
-  const bool aligned = n % 4 == 0 && reinterpret_cast<std::uintptr_t>(w.data) % 16 == 0;
-  launch_elements(gpu, {element_text(w.dtype) + texts::add_parts}, "add_parts", divided_up(n, 4),
-                  AddPartsArgs<void, void>{.parts = parts.data,
-                                           .out = w.data,
-                                           .n = n,
-                                           .count = plan.parts,
-                                           .add = false,
-                                           .bias = nullptr,
-                                           .columns = n,
-                                           .aligned = aligned});
+  launch_blocks(gpu, source, "add_gradients", divided_up(n, 32),
+                AddGradientsArgs{.parts = elements<f32>(parts), .out = elements<f32>(w), .n = n, .count = plan.parts});
 }
 
 }  // namespace ebb::cuda

@@ -50,6 +50,13 @@ struct WeightGradientArgs {
 };
 EBB_ARGS(30, WeightGradientArgs);
 
+struct AddGradientsArgs {
+  const f32* parts;
+  f32* out;
+  i64 n, count;
+};
+EBB_ARGS(4, AddGradientsArgs);
+
 // One axis of the windows of a pool; adaptive: window i is [i*size/outputs, ((i + 1)*size + outputs - 1)/outputs).
 struct PoolSide {
   i64 size, outputs, window, stride, padding, dilation, adaptive;
