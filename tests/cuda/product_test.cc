@@ -272,8 +272,14 @@ TEST_P(ProductsOnGpu, ProductsOfOddSizes) {
 
 // Halves with few terms, or with long sums for few columns, have kernels of their own: cuBLASLt sees none of them.
 TEST_P(ProductsOnGpu, ThinProducts) {
-  for (const auto& [m, k, n] : {std::array<std::int64_t, 3>{1, 3, 37}, {9, 1, 40}, {5, 7, 3}, {1, 300, 3}, {5, 4099, 5},
-                                {70, 257, 2}, {3, 2048, 7}, {1, 5, 1}}) {
+  for (const auto& [m, k, n] : {std::array<std::int64_t, 3>{1, 3, 37},
+                                {9, 1, 40},
+                                {5, 7, 3},
+                                {1, 300, 3},
+                                {5, 4099, 5},
+                                {70, 257, 2},
+                                {3, 2048, 7},
+                                {1, 5, 1}}) {
     const std::string what = fmt::format("{} x {} x {}", m, k, n);
     const Tensor a = real({m, k}), b = real({k, n}), c = real({n, k}), row = real({n});
     compare("matmul " + what, {a, b}, [](const std::vector<Tensor>& in) { return matmul(in[0], in[1]); });

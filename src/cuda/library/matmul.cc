@@ -137,7 +137,8 @@ bool multiply_thin(Gpu& gpu, const Product& p) {
   if (!is_half(p.in)) return false;
   const GpuModel& model = gpu.model();
   const bool few = p.k < kFewTerms;
-  const bool narrow = p.batches == 1 && p.n > 1 && p.n < model.aligned_elements && p.k >= model.long_thin_sum && p.a.by_rows();
+  const bool narrow =
+      p.batches == 1 && p.n > 1 && p.n < model.aligned_elements && p.k >= model.long_thin_sum && p.a.by_rows();
   if (!few && !narrow) return false;
   const std::string types =
       element_text(p.out) +

@@ -5,9 +5,9 @@
 
 namespace ebb::cuda {
 
-// n / d is (n · factor >> 32) >> shift for every n below 2^31: with 2^(s−1) < d ≤ 2^s, factor is 2^(31+s) / d rounded up,
-// which fits 32 bits, and n times what was added to it is less than 2^(31+s) / d. A division takes some 20 instructions,
-// three of which run at a quarter of the rate or less. d lies between 2 and 2^31.
+// n / d is (n · factor >> 32) >> shift for every n below 2^31: with 2^(s−1) < d ≤ 2^s, factor is 2^(31+s) / d rounded
+// up, which fits 32 bits, and n times what was added to it is less than 2^(31+s) / d. A division takes some 20
+// instructions, three of which run at a quarter of the rate or less. d lies between 2 and 2^31.
 struct Divisor {
   std::uint32_t factor = 0;
   std::uint8_t shift = 0;
