@@ -19,7 +19,7 @@ struct JoinArgs {
   char* out;
   i64 n, columns, inner, count;
   i64 aligned;                 // out begins at 16 bytes
-  u32 by_columns, of_columns;  // factor and shift: see plan/divisor.h
+  u32 by_columns, of_columns;  // factor and shift: see core/divisor.h
   u32 by_inner, of_inner;
 };
 EBB_ARGS(6 * 2 + 8, JoinArgs<2>);

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace ebb::cuda {
+namespace ebb {
 
 // n / d is (n · factor >> 32) >> shift for every n below 2^31: with 2^(s−1) < d ≤ 2^s, factor is 2^(31+s) / d rounded
 // up, which fits 32 bits, and n times what was added to it is less than 2^(31+s) / d. A division takes some 20
@@ -25,4 +25,4 @@ constexpr std::int64_t divisor_word(std::int64_t d) {
   return static_cast<std::int64_t>(std::uint64_t{by.factor} << 32 | by.shift);
 }
 
-}  // namespace ebb::cuda
+}  // namespace ebb
