@@ -132,6 +132,41 @@ TEST_P(ImagesOnGpu, GridSample) {
     compare("NaN and infinity", {real({1, 2, 3, 3}), grid}, sample({"bilinear", padding}));
 }
 
+// Other sizes: gathers by an index that ascends, whose sums need no order, and windows of planes.
+TEST_P(ImagesOnGpu, OtherSizes) {
+  for (const auto& [from, to] : {std::pair{SizePair(9, 17), SizePair(13, 22)},
+                                 {SizePair(5, 40), SizePair(3, 41)},
+                                 {SizePair(1, 7), SizePair(4, 1)}}) {
+    const Tensor x = real({2, 3, from[0], from[1]});
+    for (const char* mode : {"nearest", "nearest-exact", "bilinear", "bicubic", "area"}) {
+      InterpolateOptions o;
+      o.mode = mode;
+      o.size = {to[0], to[1]};
+      compare(fmt::format("{} from {} to {}", mode, from[1], to[1]), {x},
+              [&](const auto& in) { return interpolate(in[0], o); });
+    }
+  }
+  InterpolateOptions long_lines;
+  long_lines.mode = "nearest";
+  long_lines.size = {1506};
+  compare("long lines", {real({2, 3, 1501})}, [&](const auto& in) { return interpolate(in[0], long_lines); });
+}
+
+// Windows as columns and back, side by side and overlapping; pixels as channels.
+TEST_P(ImagesOnGpu, FoldsAndPixels) {
+  const Tensor x = real({2, 3, 10, 14}), y = real({2, 12, 35}), z = real({2, 12, 5, 7});
+  UnfoldOptions apart, over;
+  apart.stride = 2;
+  over.padding = 1, over.stride = 2;
+  compare("unfold", {x}, [&](const auto& in) { return unfold(in[0], 3, over); });
+  compare("fold", {y}, [&](const auto& in) { return fold(in[0], {10, 14}, 2, apart); });
+  compare("fold of overlapping windows", {real({2, 12, 9 * 13})}, [&](const auto& in) {
+    return fold(in[0], {10, 14}, 2);
+  });
+  compare("pixel_shuffle", {z}, [](const auto& in) { return pixel_shuffle(in[0], 2); });
+  compare("pixel_unshuffle", {x}, [](const auto& in) { return pixel_unshuffle(in[0], 2); });
+}
+
 TEST_P(ImagesOnGpu, WeightedGatherNamesTheIndexThatIsWrong) {
   const Tensor x = real({1, 2, 5}), index = from_data(std::vector<std::int64_t>{0, -1, 4, 5, -2, 1}, {1, 3, 2});
   const Tensor w = cast(ones({1, 3, 2}), GetParam()).eval();

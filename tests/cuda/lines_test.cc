@@ -355,7 +355,8 @@ TEST_P(LinesOnGpu, CopiesIntoAnotherOrder) {
 // launch writes whole words of the result, whatever lies in them.
 TEST_P(LinesOnGpu, PartsAreJoined) {
   const auto join = [&](const std::string& what, const std::vector<Tensor>& parts, std::int64_t axis) {
-    compare(fmt::format("{}, axis {}", what, axis), parts, [&](const std::vector<Tensor>& in) { return cat(in, axis); });
+    compare(fmt::format("{}, axis {}", what, axis), parts,
+            [&](const std::vector<Tensor>& in) { return cat(in, axis); });
   };
   for (const std::int64_t n : {1, 2, 3, 5, 8, 33, 64}) {
     const Tensor x = real({7, n}), y = real({7, 2}), z = real({7, 16}), w = real({7, n, 3}), v = real({7, 4, 3});
@@ -367,20 +368,24 @@ TEST_P(LinesOnGpu, PartsAreJoined) {
     join(fmt::format("matrices of {}", n), {w, w}, 2);
     for (const auto& [before, after] : {std::pair<std::int64_t, std::int64_t>{0, 1}, {3, 0}, {2, 5}, {8, 16}}) {
       const std::vector<std::int64_t> of_last{before, after}, of_lines{0, 0, before, after};
-      compare(fmt::format("zeros around {}", n), {x}, [&](const std::vector<Tensor>& in) { return pad(in[0], of_last); });
+      compare(fmt::format("zeros around {}", n), {x},
+              [&](const std::vector<Tensor>& in) { return pad(in[0], of_last); });
       compare(fmt::format("zeros around lines of {}", n), {w},
               [&](const std::vector<Tensor>& in) { return pad(in[0], of_lines); });
     }
     compare(fmt::format("a part of {}", n), {x}, [](const std::vector<Tensor>& in) { return select(in[0], 1, 0) * 2; });
     if (n < 3) continue;
     for (const PadMode mode : {PadMode::reflect, PadMode::replicate}) {
-      compare(fmt::format("borders of {}", n), {real({2, 3, 5, n})},
-              [&](const std::vector<Tensor>& in) { return pad(in[0], {2, 1, 1, 2}, mode); });
+      compare(fmt::format("borders of {}", n), {real({2, 3, 5, n})}, [&](const std::vector<Tensor>& in) {
+        return pad(in[0], {2, 1, 1, 2}, mode);
+      });
     }
     compare(fmt::format("rolled lines of {}", n), {x}, [](const std::vector<Tensor>& in) { return roll(in[0], 1, 1); });
     compare(fmt::format("rolled rows of {}", n), {w}, [](const std::vector<Tensor>& in) { return roll(in[0], 2, 1); });
     compare(fmt::format("columns of a transposed matrix of {}", n), {real({n, 7}), y},
-            [](const std::vector<Tensor>& in) { return cat({transpose(in[0], 0, 1), in[1]}, 1); });
+            [](const std::vector<Tensor>& in) {
+              return cat({transpose(in[0], 0, 1), in[1]}, 1);
+            });
     compare(fmt::format("every second of {}", n), {real({7, 2 * n}), y}, [n](const std::vector<Tensor>& in) {
       return cat({in[0].slice(1, 0, 2 * n, 2), in[1], in[0].slice(1, 0, n)}, 1);
     });
@@ -390,7 +395,8 @@ TEST_P(LinesOnGpu, PartsAreJoined) {
 TEST(JoinsOnGpu, ElementsOfEverySize) {
   use_emulated_device_without_gpu();
   for (const DType dtype : {DType::u8, DType::bool_, DType::i32, DType::i64}) {
-    const Tensor x = cast(remainder(arange(7 * 5), 2), dtype).eval(), y = cast(remainder(arange(7 * 3), 3), dtype).eval();
+    const Tensor x = cast(remainder(arange(7 * 5), 2), dtype).eval(),
+                 y = cast(remainder(arange(7 * 3), 3), dtype).eval();
     const auto joined = [&](Device device) {
       const Tensor a = reshape(x, {7, 5}).to(device), b = reshape(y, {7, 3}).to(device);
       return cast(cat({a, b, a}, 1), DType::i64).to_vector<std::int64_t>();

@@ -232,8 +232,8 @@ TEST_F(PrintedSweeps, OfFewColumnsAreTheOracle) {
         if (rows * n > 40'000) continue;
         const Tensor x = made({rows, n});
         cases.push_back(make_case(fmt::format("{} rows of {} {}", rows, n, name(dtype)), {sum(x, 0)}));
-        cases.push_back(
-            make_case(fmt::format("{} rows of {} {}, largest", rows, n, name(dtype)), {max(x, 0), sum(x * made({n}), 0)}));
+        cases.push_back(make_case(fmt::format("{} rows of {} {}, largest", rows, n, name(dtype)),
+                                  {max(x, 0), sum(x * made({n}), 0)}));
       }
     }
   }
@@ -241,7 +241,8 @@ TEST_F(PrintedSweeps, OfFewColumnsAreTheOracle) {
   few.narrow_column_threads = 1;
   check(std::move(cases));
   std::vector<std::unique_ptr<SweepCase>> again;
-  for (const std::int64_t n : {3, 8}) again.push_back(make_case(fmt::format("long walks of {}", n), {sum(randn({70'003, n}).eval(), 0)}));
+  for (const std::int64_t n : {3, 8})
+    again.push_back(make_case(fmt::format("long walks of {}", n), {sum(randn({70'003, n}).eval(), 0)}));
   check(std::move(again), few);
   std::vector<std::unique_ptr<SweepCase>> chains;
   chains.push_back(make_case("many chains", {sum(randn({70'003, 2}).eval() * randn({70'003, 2}).eval(), 0) + 1}));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cat and pad_zero: rows of a dense result, each made of parts, are written in words of 16 bytes. Copying one part after
-// the other would write lines of a few elements, whose neighbours come with another launch.
+// cat and pad_zero: rows of a dense result, each made of parts, are written in words of 16 bytes. Copying one part
+// after the other would write lines of a few elements, whose neighbours come with another launch.
 #pragma once
 #include "cuda/kernels/args/join.h"
 #include "cuda/kernels/parts/view.cuh"

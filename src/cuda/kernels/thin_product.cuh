@@ -63,8 +63,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) multiply_narrow(const Arg
     for (i64 k = part * a.part + lane; k < end; k += 32) {
       const f32 factor = widened(x[k * a.a_column]);
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j)
-        total[j] = fmaf(factor, widened(a.b[k * a.b_row + j * a.b_column]), total[j]);
+      for (int j = 0; j < kColumns; ++j) total[j] = fmaf(factor, widened(a.b[k * a.b_row + j * a.b_column]), total[j]);
     }
 #pragma unroll
     for (int j = 0; j < kColumns; ++j) {

@@ -8,11 +8,11 @@
 #include <numeric>
 #include <string_view>
 
+#include "core/divisor.h"
 #include "core/format_error.h"
 #include "cuda/kernels/args/elements.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/library.h"
-#include "cuda/plan/divisor.h"
 #include "cuda/print/expression.h"
 
 namespace ebb::cuda {

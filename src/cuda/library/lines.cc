@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "core/ceil_div.h"
+#include "core/divisor.h"
 #include "core/format_error.h"
 #include "cuda/kernels/args/join.h"
 #include "cuda/kernels/args/lines.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/index_parts.h"
 #include "cuda/library/kernels.h"
-#include "cuda/plan/divisor.h"
 #include "cuda/runtime/copy.h"
 
 namespace ebb::cuda {

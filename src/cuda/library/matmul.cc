@@ -137,8 +137,10 @@ bool multiply_thin(Gpu& gpu, const Product& p) {
   if (!is_half(p.in)) return false;
   const GpuModel& model = gpu.model();
   const bool few = p.k < kFewTerms;
-  const bool narrow = p.batches == 1 && p.n > 1 && p.n < model.aligned_elements && p.k >= model.long_thin_sum && p.a.by_rows();
+  const bool narrow =
+      p.batches == 1 && p.n > 1 && p.n < model.aligned_elements && p.k >= model.long_thin_sum && p.a.by_rows();
   if (!few && !narrow) return false;
+  by_own_kernel.fetch_add(1);
   const std::string types =
       element_text(p.out) +
       fmt::format("typedef {} In;\nEBB f32 widened(In x) {{ return {}; }}\nconstexpr int kColumns = {};\n",

@@ -117,7 +117,8 @@ ScatterPlan plan_scatter(const LibraryCall& call, const GpuModel& model) {
   }
   const bool exact = (dtype == DType::f32 || is_half(dtype)) && inner * size < (std::int64_t{1} << 32) / kMostDigits &&
                      length < model.longest_exact && size <= model.exact_places * length;
-  if (exact && !fits && same_lines && length >= model.long_line && (!rows || (inner == 1 && length > model.sorted_once)))
+  if (exact && !fits && same_lines && length >= model.long_line &&
+      (!rows || (inner == 1 && length > model.sorted_once)))
     return {Kind::exact};
   if (rows && (!is_floating(dtype) || inner > 1 || !fits)) return {Kind::sorted};
   if (is_floating(dtype) && same_lines && !fits && length >= model.long_line) return {Kind::sorted};

@@ -91,9 +91,9 @@ struct GpuModel {
   int shared_load_bytes = 128;
   double shared_load_instructions = 32;
 
-  // Where neighbours in one operand are strangers in another, a thread takes single elements: with a load of two or four
-  // bytes per thread, 4 or 8 KiB of a multiprocessor's are in flight, a quarter of what memory needs. So a thread has
-  // several: bytes in flight, elements, and instructions of all of them (chosen).
+  // Where neighbours in one operand are strangers in another, a thread takes single elements: with a load of two or
+  // four bytes per thread, 4 or 8 KiB of a multiprocessor's are in flight, a quarter of what memory needs. So a thread
+  // has several: bytes in flight, elements, and instructions of all of them (chosen).
   std::int64_t single_bytes_in_flight = 32, most_singles = 8, single_instructions = 96;
 
   // ---- Sweeps over columns: rows whose loads are in flight, fewer where several operands are loaded or special
@@ -101,8 +101,8 @@ struct GpuModel {
   // four columns: with eight, the gradient of a batch norm took 177 registers, one block fitted a multiprocessor and
   // the sweep moved 1.9 TB/s, the mean of the same images, with 76 registers and three blocks, 4.1.
   int rows_in_flight = 8, rows_in_flight_of_functions = 2, blocks_of_columns = 3;
-  // The same of fewer than `odd_columns` columns: threads, each of which has few bytes of a row, so that with 16 rows of
-  // two bytes 32 KiB per multiprocessor are in flight; groups from which on 256 chains add them (chosen. With 8,192
+  // The same of fewer than `odd_columns` columns: threads, each of which has few bytes of a row, so that with 16 rows
+  // of two bytes 32 KiB per multiprocessor are in flight; groups from which on 256 chains add them (chosen. With 8,192
   // threads, 26,690,047 rows of five bf16 took 2.5 ms, PyTorch 0.15).
   std::int64_t narrow_column_threads = 1 << 17, groups_of_many_chains = 4096;
   int narrow_rows_in_flight = 16;
@@ -261,8 +261,8 @@ struct GpuModel {
   // elements: writing and reading them takes a sixth of the product's time.
   std::int64_t product_parts = 4, long_product = 16384, narrow_product = 1024;
   std::int64_t very_narrow_product = 256, part_of_narrow = 4096, most_product_parts = 128;
-  // Products of halves with fewer columns than `aligned_elements` whose sums are at least so long are computed by warps,
-  // one for each part of a sum (chosen, not measured).
+  // Products of halves with fewer columns than `aligned_elements` whose sums are at least so long are computed by
+  // warps, one for each part of a sum (chosen, not measured).
   std::int64_t long_thin_sum = 256, thin_part = 2048;
   // The same for f32 and f64, whose tiles are taken to be 64 by 64. Of 1 to 128 parts the fastest had about so many
   // tiles, and no fewer elements in a part: on an H200 128 x 128 of 4,096 elements took 69, 44, 31 and 34 µs in 2, 4, 8

@@ -140,14 +140,17 @@ std::vector<std::int32_t> read_later(const Program& p, bool than_the_first_pass)
 int elements_together(const Program& p, const GpuModel& model) {
   std::int64_t bytes = 0, instructions = 1;
   for (const Operand& o : p.operands) {
-    if (o.kind == Operand::Kind::memory && o.level != Level::scalar) bytes += static_cast<std::int64_t>(size_of(o.dtype));
+    if (o.kind == Operand::Kind::memory && o.level != Level::scalar)
+      bytes += static_cast<std::int64_t>(size_of(o.dtype));
   }
   for (const Instr& i : p.instrs) {
-    if (i.level != Level::scalar && i.kind != Kind::load) instructions += i.kind == Kind::compute && info(i.op).costly ? 16 : 1;
+    if (i.level != Level::scalar && i.kind != Kind::load)
+      instructions += i.kind == Kind::compute && info(i.op).costly ? 16 : 1;
   }
   const std::int64_t most = std::min(model.single_bytes_in_flight / std::max<std::int64_t>(1, bytes),
                                      model.single_instructions / instructions);
-  return static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(std::clamp<std::int64_t>(most, 1, model.most_singles))));
+  return static_cast<int>(
+      std::bit_floor(static_cast<std::uint64_t>(std::clamp<std::int64_t>(most, 1, model.most_singles))));
 }
 
 std::int64_t element_bytes(RegType t) { return t == RegType::f32 ? 4 : 8; }
@@ -371,7 +374,8 @@ void choose_mapping(const Program& p, const GpuModel& model, KernelPlan& plan) {
         std::count_if(p.instrs.begin(), p.instrs.end(), [](const Instr& i) { return i.kind == Kind::columns; });
     const bool few = model.most_groups * ceil_div(columns, plan.width) < model.column_threads;
     if (plan.mapping == Mapping::columns && (sums >= model.many_column_sums || few)) plan.width = 4;
-    while (plan.mapping == Mapping::columns && plan.width > 1 && columns < model.odd_columns && columns % plan.width != 0)
+    while (plan.mapping == Mapping::columns && plan.width > 1 && columns < model.odd_columns &&
+           columns % plan.width != 0)
       plan.width /= 2;
   }
   const std::vector<std::int64_t>& sizes = plan.line().sizes;

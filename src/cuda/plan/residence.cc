@@ -57,9 +57,8 @@ void walk_rows(const Program& p, const GpuModel& model, KernelPlan& plan, const 
   const std::int64_t rows = plan.rows.elements();
   std::int64_t leaves = (plan.columns.elements() + plan.width - 1) / plan.width;
   const bool narrow = plan.width <= 2 && leaves * rows >= 2 * model.walking_threads;
-  const std::int64_t in_flight =
-      floor(std::min(model.walking_bytes_in_flight / std::max<std::int64_t>(1, bytes),
-                     narrow ? model.walking_rows_of_few : model.walking_rows_in_flight));
+  const std::int64_t in_flight = floor(std::min(model.walking_bytes_in_flight / std::max<std::int64_t>(1, bytes),
+                                                narrow ? model.walking_rows_of_few : model.walking_rows_in_flight));
   if (plan.tails && leaves >= model.packs_of_warps) leaves = (leaves + 31) / 32 * 32;
   plan.row_packs = leaves;
   plan.row_unroll = static_cast<int>(in_flight);

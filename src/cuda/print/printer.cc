@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "cuda/plan/divisor.h"
+#include "core/divisor.h"
 #include "cuda/print/expression.h"
 
 namespace ebb::cuda {

@@ -4,8 +4,8 @@
 
 namespace ebb::cuda {
 
-// Up to eight dimensions, at the end; those that are missing have size 1. `factor` and `shift` divide numbers below 2^31
-// by a size: see divided_by in parts/view.cuh.
+// Up to eight dimensions, at the end; those that are missing have size 1. `factor` and `shift` divide numbers below
+// 2^31 by a size: see divided_by in parts/view.cuh.
 struct KernelView {
   char* data;
   i64 n, size[8], stride[8];

@@ -6,7 +6,7 @@
 
 namespace ebb::cuda {
 
-// n / d of n below 2^31, by what the host knows of d: see plan/divisor.h.
+// n / d of n below 2^31, by what the host knows of d: see core/divisor.h.
 EBB u32 divided_by(u32 n, u32 factor, u32 shift) { return (u32)((u64)n * factor >> 32) >> shift; }
 
 // Where the i-th element of the view lies.

@@ -3,11 +3,11 @@
 #include <bit>
 #include <cstdint>
 
-namespace ebb::cuda {
+namespace ebb {
 
-// n / d is (n · factor >> 32) >> shift for every n below 2^31: with 2^(s−1) < d ≤ 2^s, factor is 2^(31+s) / d rounded up,
-// which fits 32 bits, and n times what was added to it is less than 2^(31+s) / d. A division takes some 20 instructions,
-// three of which run at a quarter of the rate or less. d lies between 2 and 2^31.
+// n / d is (n · factor >> 32) >> shift for every n below 2^31: with 2^(s−1) < d ≤ 2^s, factor is 2^(31+s) / d rounded
+// up, which fits 32 bits, and n times what was added to it is less than 2^(31+s) / d. A division takes some 20
+// instructions, three of which run at a quarter of the rate or less. d lies between 2 and 2^31.
 struct Divisor {
   std::uint32_t factor = 0;
   std::uint8_t shift = 0;
@@ -25,4 +25,4 @@ constexpr std::int64_t divisor_word(std::int64_t d) {
   return static_cast<std::int64_t>(std::uint64_t{by.factor} << 32 | by.shift);
 }
 
-}  // namespace ebb::cuda
+}  // namespace ebb
