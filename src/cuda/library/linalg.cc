@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Factorisations and solves, a block per matrix, in the compute type (halves: f32). Products are taken from an element in
-// the order of rows, so that its bits depend on the size of the matrix alone. Large matrices go to cuSOLVER and cuBLAS
-// if available, all at a time or, if they are larger, one after the other: that size alone decides, too.
+// Factorisations and solves, a block per matrix, in the compute type (halves: f32). Products are taken from an element
+// in the order of rows, so that its bits depend on the size of the matrix alone. Large matrices go to cuSOLVER and
+// cuBLAS if available, all at a time or, if they are larger, one after the other: that size alone decides, too.
 #include <fmt/format.h>
 
 #include <limits>
@@ -67,8 +67,9 @@ Factors factor(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View* b, 
   f.upper = workspace(gpu, compute, {m.count, n, n + k}, f.keep[0], label_of(call));
   const View work = workspace(gpu, compute, {m.count, n, n + k}, f.keep[1], label_of(call));
   const auto each = static_cast<std::int64_t>(size_of(compute));
-  const std::int64_t tiles = kFactorTile * (2 * kPanel + 1) * each, of_rows = 2 * n * static_cast<std::int64_t>(sizeof(i32)),
-                     column = (n | 1) * each, room = gpu.model().limits.shared - kSharedOfText - tiles - of_rows,
+  const std::int64_t tiles = kFactorTile * (2 * kPanel + 1) * each,
+                     of_rows = 2 * n * static_cast<std::int64_t>(sizeof(i32)), column = (n | 1) * each,
+                     room = gpu.model().limits.shared - kSharedOfText - tiles - of_rows,
                      panel = std::min<std::int64_t>(kPanel, room / column);
   require(panel > 0, "{}: matrices of {} rows need cuSOLVER, which is not available", label_of(call), n);
   launch_blocks(gpu, {element_text(a.dtype) + texts::factor, false, true}, "factor", m.count,
