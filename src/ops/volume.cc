@@ -216,7 +216,9 @@ std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& x, Size
       [&](const Tensor& planes) {
         return adaptive_max_pool2d_with_indices(planes, {output[1], output[2]});
       },
-      [&](const Tensor& depth) { return adaptive_max_pool2d_with_indices(depth, {output[0], depth.size(3)}); });
+      [&](const Tensor& depth) {
+        return adaptive_max_pool2d_with_indices(depth, {output[0], depth.size(3)});
+      });
 }
 
 Tensor adaptive_max_pool3d(const Tensor& x, SizeTriple output) {
@@ -225,7 +227,9 @@ Tensor adaptive_max_pool3d(const Tensor& x, SizeTriple output) {
       [&](const Tensor& planes) {
         return adaptive_max_pool2d(planes, {output[1], output[2]});
       },
-      [&](const Tensor& depth) { return adaptive_max_pool2d(depth, {output[0], depth.size(3)}); });
+      [&](const Tensor& depth) {
+        return adaptive_max_pool2d(depth, {output[0], depth.size(3)});
+      });
 }
 
 Tensor adaptive_avg_pool3d(const Tensor& x, SizeTriple output) {

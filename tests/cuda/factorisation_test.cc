@@ -76,7 +76,7 @@ struct UsesCusolver {
     if (device_is_emulated()) cuda::install_cusolver(&emulated_cusolver(), &emulated_cublas());
     cuda::GpuModel model = before;
     model.few_rows = 2;
-    model.solver_rows = model.decomposed_rows = 3;
+    model.solver_rows = model.lu_solver_rows = model.decomposed_rows = 3;
     model.batched_rows = 40;
     cuda::gpu(0).set_model(model);
   }

@@ -58,8 +58,9 @@ TEST_P(ImagesOnGpu, LargestOfLargeWindows) {
                  nans = where(randn(shape) > 2.5, std::numeric_limits<double>::quiet_NaN(), ties).eval();
     compare("values", {real(shape)}, values);
     for (const Tensor& x : {ties, none, nans}) expect_same(places({x}), places({x.to(kGpu)}), "places");
-    compare("places in planes that lie by columns", {real(shape)},
-            [&](const auto& x) { return adaptive_max_pool2d(transpose(x[0], 2, 3), {2, output[0]}); });
+    compare("places in planes that lie by columns", {real(shape)}, [&](const auto& x) {
+      return adaptive_max_pool2d(transpose(x[0], 2, 3), {2, output[0]});
+    });
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Distances of rows, by kLanes lanes each, and their gradient, an element per thread. pdist comes here; cdist of what is
-// on a GPU is a formula of products and sweeps (Backend::calls_distances) unless its operands were on no device when it
-// was called.
+// Distances of rows, by kLanes lanes each, and their gradient, an element per thread. pdist comes here; cdist of what
+// is on a GPU is a formula of products and sweeps (Backend::calls_distances) unless its operands were on no device when
+// it was called.
 #pragma once
 #include "cuda/kernels/args/distances.h"
 #include "cuda/kernels/parts/element.h"

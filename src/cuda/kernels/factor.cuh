@@ -27,7 +27,8 @@ struct Candidate {
 EBB Candidate best_of_warp(Candidate x) {
 #pragma unroll
   for (int other = 16; other > 0; other /= 2)
-    x = Candidate::better(x, {__shfl_xor_sync(0xffffffffu, x.size, other), __shfl_xor_sync(0xffffffffu, x.place, other)});
+    x = Candidate::better(x,
+                          {__shfl_xor_sync(0xffffffffu, x.size, other), __shfl_xor_sync(0xffffffffu, x.place, other)});
   return x;
 }
 
@@ -36,9 +37,9 @@ extern "C" __global__ void __launch_bounds__(kThreads) factor(const Args a) {
   __shared__ Candidate best[2][kWarps];
   __shared__ f64 products[kThreads], logarithms[kThreads], signs[kThreads];
   const i64 n = a.n, width = a.n + a.k, stride = n | 1;
-  A* const panel = (A*)memory;  // by columns
-  A* const tile = panel + a.panel * stride;  // [kTile][kPanel + 1]
-  A* const beside = tile + kTile * (kPanel + 1);  // [kPanel][kTile]
+  A* const panel = (A*)memory;                          // by columns
+  A* const tile = panel + a.panel * stride;             // [kTile][kPanel + 1]
+  A* const beside = tile + kTile * (kPanel + 1);        // [kPanel][kTile]
   i32* const places = (i32*)(beside + kPanel * kTile);  // of rows; each thread keeps those of its own
   i32* const order = places + n;
   const int side = threadIdx.x % kSide, high = threadIdx.x / kSide, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -49,8 +50,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) factor(const Args a) {
     A* const upper = a.upper + m * n * width;
     for (i64 i = warp; i < n; i += kWarps) {
       for (i64 c = lane; c < width; c += 32)
-        work[i * width + c] = c < n ? load(from[i * a.a_row + c * a.a_column])
-                                    : load(right[i * a.b_row + (c - n) * a.b_column]);
+        work[i * width + c] =
+            c < n ? load(from[i * a.a_row + c * a.a_column]) : load(right[i * a.b_row + (c - n) * a.b_column]);
     }
     for (i64 i = threadIdx.x; i < n; i += kThreads) places[i] = order[i] = (i32)i;
     __syncthreads();

@@ -33,7 +33,7 @@ EBB void bisect(i64 length, const A (&value)[kSearchEach], i64 (&place)[kSearchE
 }
 
 // As many values at a time as a block has threads, times kSearchEach.
-#define EACH_OF_MANY(first, count)                                                      \
+#define EACH_OF_MANY(first, count)                                                        \
   for (i64 first = (i64)blockIdx.x * kThreads * kSearchEach + threadIdx.x; first < count; \
        first += (i64)gridDim.x * kThreads * kSearchEach)
 

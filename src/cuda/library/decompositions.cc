@@ -73,8 +73,8 @@ class Decomposed {
     pack(gpu_, out_, 1, a_);
   }
 
-  // Those taken one after the other are turned so that they have more rows than columns: as one of 300 rows, a matrix of
-  // 450 by 300 took 19 ms, and PyTorch, which does not turn it, 10.5.
+  // Those taken one after the other are turned so that they have more rows than columns: as one of 300 rows, a matrix
+  // of 450 by 300 took 19 ms, and PyTorch, which does not turn it, 10.5.
   void svd(bool together) {
     const int k = std::min(m_, n_);
     const bool turned = !together && m_ < n_;
@@ -93,10 +93,10 @@ class Decomposed {
                                            u.data, rows, v.data, columns, &size, solver_.svd_options(), count),
                    "cusolverDn gesvdjBatched_bufferSize");
       const View work = room({size}, 5);
-      check_solver(of_.gesvdj_batched(solver_.handle(), cusolver::kVectors, rows, columns, a.data, rows, s.data, u.data,
-                                      rows, v.data, columns, work.data, size, elements<i32>(info_),
-                                      solver_.svd_options(), count),
-                   "cusolverDn gesvdjBatched");
+      check_solver(
+          of_.gesvdj_batched(solver_.handle(), cusolver::kVectors, rows, columns, a.data, rows, s.data, u.data, rows,
+                             v.data, columns, work.data, size, elements<i32>(info_), solver_.svd_options(), count),
+          "cusolverDn gesvdjBatched");
     } else {
       check_solver(of_.gesvdj_size(solver_.handle(), cusolver::kVectors, 1, rows, columns, a.data, rows, s.data, u.data,
                                    rows, v.data, columns, &size, solver_.svd_options()),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Factorisations and solves, a block per matrix, in the compute type (halves: f32). Products are taken from an element in
-// the order of rows, so that its bits depend on the size of the matrix alone. Large matrices go to cuSOLVER and cuBLAS
-// if available, all at a time or, if they are larger, one after the other: that size alone decides, too.
+// Factorisations and solves, a block per matrix, in the compute type (halves: f32). Products are taken from an element
+// in the order of rows, so that its bits depend on the size of the matrix alone. Large matrices go to cuSOLVER and
+// cuBLAS if available, all at a time or, if they are larger, one after the other: that size alone decides, too.
 #include <fmt/format.h>
 
 #include <limits>
@@ -67,8 +67,9 @@ Factors factor(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View* b, 
   f.upper = workspace(gpu, compute, {m.count, n, n + k}, f.keep[0], label_of(call));
   const View work = workspace(gpu, compute, {m.count, n, n + k}, f.keep[1], label_of(call));
   const auto each = static_cast<std::int64_t>(size_of(compute));
-  const std::int64_t tiles = kFactorTile * (2 * kPanel + 1) * each, of_rows = 2 * n * static_cast<std::int64_t>(sizeof(i32)),
-                     column = (n | 1) * each, room = gpu.model().limits.shared - kSharedOfText - tiles - of_rows,
+  const std::int64_t tiles = kFactorTile * (2 * kPanel + 1) * each,
+                     of_rows = 2 * n * static_cast<std::int64_t>(sizeof(i32)), column = (n | 1) * each,
+                     room = gpu.model().limits.shared - kSharedOfText - tiles - of_rows,
                      panel = std::min<std::int64_t>(kPanel, room / column);
   require(panel > 0, "{}: matrices of {} rows need cuSOLVER, which is not available", label_of(call), n);
   launch_blocks(gpu, {element_text(a.dtype) + texts::factor, false, true}, "factor", m.count,
@@ -92,13 +93,13 @@ Factors factor(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View* b, 
 }
 
 // In between, a block of our own is faster.
-bool is_for_solver(const Gpu& gpu, std::int64_t n) {
-  const bool few = n > 0 && n <= gpu.model().few_rows, many = n >= gpu.model().solver_rows;
+bool is_for_solver(const Gpu& gpu, std::int64_t n, std::int64_t many_rows) {
+  const bool few = n > 0 && n <= gpu.model().few_rows, many = n >= many_rows;
   return (few || many) && n <= std::numeric_limits<int>::max();
 }
 // Without cuBLAS there is no call for many small ones at a time.
 bool has_factors(const Gpu& gpu, const Solver& solver, std::int64_t n) {
-  return solver && (solver.batch_handle() || n >= gpu.model().solver_rows);
+  return solver && (solver.batch_handle() || n >= gpu.model().lu_solver_rows);
 }
 // Up to this size all matrices at a time, even a single one: bits do not depend on the batch.
 bool is_for_batches(const Gpu& gpu, std::int64_t n) { return n <= gpu.model().batched_rows; }
@@ -148,7 +149,7 @@ LargeFactors factor_large(const LibraryCall& call, Gpu& gpu, RunMark& mark, cons
 
 bool solve_large(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   const std::int64_t size = call.inputs[0].shape[call.inputs[0].shape.rank() - 1];
-  if (!is_for_solver(gpu, size)) return false;
+  if (!is_for_solver(gpu, size, gpu.model().lu_solver_rows)) return false;
   const Solver solver(gpu);
   if (!has_factors(gpu, solver, size)) return false;
   const char* const what = label_of(call);
@@ -182,7 +183,7 @@ bool solve_large(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
 bool cholesky_large(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   const View &a = call.inputs[0], &out = call.outputs[0];
   const MatrixBatch m(a);
-  if (!is_for_solver(gpu, m.rows)) return false;
+  if (!is_for_solver(gpu, m.rows, gpu.model().solver_rows)) return false;
   const Solver solver(gpu);
   if (!solver) return false;
   const char* const what = label_of(call);
@@ -294,7 +295,7 @@ void run_determinant(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   require_floats(call);
   if (call.outputs[0].shape.numel() == 0) return;
   const std::int64_t size = call.inputs[0].shape[call.inputs[0].shape.rank() - 1];
-  if (is_for_solver(gpu, size)) {
+  if (is_for_solver(gpu, size, gpu.model().lu_solver_rows)) {
     if (const Solver solver(gpu); has_factors(gpu, solver, size)) {
       factor_large(call, gpu, mark, solver, false, call.outputs[0].data);
       return;

@@ -296,9 +296,10 @@ void run_scan(const LibraryCall& call, Gpu& gpu) {
   // Places have no rounding that a division could change: the fewer lines, the shorter their strips.
   const GpuModel& model = gpu.model();
   std::int64_t strip = kScanStrip;
-  while (places && strip > model.shortest_scan_strip && count * ceil_div(length, strip) < model.scan_threads) strip /= 2;
-  const KernelSource source{
-      places ? text + fmt::format("constexpr int kStrip = {};\n", strip) + texts::scan_places : text + texts::scan};
+  while (places && strip > model.shortest_scan_strip && count * ceil_div(length, strip) < model.scan_threads)
+    strip /= 2;
+  const KernelSource source{places ? text + fmt::format("constexpr int kStrip = {};\n", strip) + texts::scan_places
+                                   : text + texts::scan};
   const std::int64_t piece = beside ? kScanPiece : strip, pieces = ceil_div(length, piece);
   ScanArgs args{scanned_lines(call, lines, results, pieces), nullptr};
   BufferPtr keep;
@@ -324,8 +325,7 @@ void run_recurrence(const LibraryCall& call, Gpu& gpu) {
   std::int64_t threads = 32;
   while (threads < kThreads && (!blocks || threads * kCarryEach < length)) threads *= 2;
   const std::int64_t strip = length <= kScanStrip ? kScanStrip : kScanStrip / 4;
-  const std::int64_t pieces = ceil_div(length, blocks ? kCarryEach * threads : strip),
-                     tasks = g.shape.numel() * pieces;
+  const std::int64_t pieces = ceil_div(length, blocks ? kCarryEach * threads : strip), tasks = g.shape.numel() * pieces;
   RecurrenceArgs args{.factors = kernel_view(factors),
                       .g = kernel_view(g),
                       .out = kernel_view(out),

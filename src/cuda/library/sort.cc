@@ -217,8 +217,8 @@ void run_searchsorted(const LibraryCall& call, Gpu& gpu) {
   View lines = sorted;
   lines.shape = sorted.shape.with(axis, 1);
   const KernelSource source{element_text(values.dtype) +
-                            fmt::format("constexpr bool kRight = {}, kFloating = {};\n",
-                                        options_as<SearchsortedCall>(call.attrs).right, is_floating(values.dtype)) +
+                                fmt::format("constexpr bool kRight = {}, kFloating = {};\n",
+                                            options_as<SearchsortedCall>(call.attrs).right, is_floating(values.dtype)) +
                                 texts::search,
                             false, true};
   const std::int64_t count = values.shape.numel(), blocks = ceil_div(count, kSearchEach * kThreads);

@@ -220,13 +220,12 @@ struct GpuModel {
   // fills a large GPU.
   std::int64_t table_bytes = 96 << 10, busy_blocks = 132;
   // Matrices that cuSOLVER and cuBLAS factor: those of up to `few_rows` (4,096 of 16 rows took 0.54 ms in blocks of our
-  // own and 0.13 in PyTorch, before those worked by panels) and from `solver_rows` on. Between them a block of our own
-  // is expected to take 0.1 ms for a Cholesky factor of 256 rows and 0.2 for L·U, growing with the cube of the size;
-  // cuBLAS takes about 0.9 for the latter, all matrices at a time, and cuSOLVER 0.4 for each of 300 rows (counted from
-  // the times of gradients, not measured alone). Up to `batched_rows` one call takes all: 16 of 256 rows one after the
-  // other took 4 to 9 times PyTorch's time. Other factorisations (eigenvalues, singular values, orthonormal columns)
-  // run on the host below so many rows and columns.
-  std::int64_t few_rows = 32, solver_rows = 385, batched_rows = 256, decomposed_rows = 96;
+  // own and 0.13 in PyTorch, before those worked by panels) and from `solver_rows` on, from `lu_solver_rows` for L·U.
+  // Between them a block of our own factors a matrix: a Cholesky factor of 251 rows with its gradient took less time
+  // than PyTorch's, a determinant of 300 twice cuSOLVER's (H200). Up to `batched_rows` one call takes all: 16 of 256
+  // rows one after the other took 4 to 9 times PyTorch's time. Other factorisations (eigenvalues, singular values,
+  // orthonormal columns) run on the host below so many rows and columns.
+  std::int64_t few_rows = 32, solver_rows = 385, lu_solver_rows = 257, batched_rows = 256, decomposed_rows = 96;
   // cummax and cummin of lines whose elements are not neighbours: threads that fill a large GPU, and elements that one
   // has at least (chosen, not measured. 4,499 lines of 257 elements, 256 of them for one thread, took 0.3 ms).
   std::int64_t scan_threads = 1 << 17, shortest_scan_strip = 16;
@@ -274,9 +273,9 @@ struct GpuModel {
   std::size_t convolution_proposals = 32;
   // Without cuDNN, bytes of windows as columns at a time (chosen, not measured).
   std::int64_t window_column_bytes = std::int64_t{128} << 20;
-  // The gradient of windows in exact f32: blocks that the positions are divided for, and steps of a part at least (chosen,
-  // not measured). Decides bits. cuDNN's deterministic engine for it took 0.9 to 2.6 ms on an H200 where its others,
-  // which add in any order, took 0.06 to 0.5.
+  // The gradient of windows in exact f32: blocks that the positions are divided for, and steps of a part at least
+  // (chosen, not measured). Decides bits. cuDNN's deterministic engine for it took 0.9 to 2.6 ms on an H200 where its
+  // others, which add in any order, took 0.06 to 0.5.
   std::int64_t weight_gradient_blocks = 1056, weight_gradient_steps = 16;
   // Attention: columns below which rows of 64 are processed in many small blocks, fewer of which wait for the first
   // tile and for the last (by trial).
@@ -293,7 +292,8 @@ struct GpuModel {
   // Bytes per block where many copies are one launch: four words of 16 bytes per thread; most blocks per copy.
   std::size_t copied_bytes_per_block = kThreads * 4 * 16, most_copying_blocks = 1024;
   // Copies between two orders of memory go by way of tiles if both innermost dimensions have so many elements. Without
-  // tiles an image of 65 channels took 3.5 ms from one order to the other on an H200, a hundred times as long as its bytes.
+  // tiles an image of 65 channels took 3.5 ms from one order to the other on an H200, a hundred times as long as its
+  // bytes.
   std::int64_t shortest_tile_side = 8;
   // Pinned memory for copies from and to the host: bytes of a piece, and the number of pieces, used in rotation.
   static constexpr std::size_t staging_bytes = std::size_t{512} << 10, staging_pieces = 16;

@@ -5,8 +5,8 @@
 
 namespace ebb::cuda {
 
-// Rows of a triangular matrix that are solved, or columns that are factored, at a time, or fewer if shared memory does not
-// hold those of all rows; rows and columns of a tile of what is left; sizes of matrices that one thread factors, or
+// Rows of a triangular matrix that are solved, or columns that are factored, at a time, or fewer if shared memory does
+// not hold those of all rows; rows and columns of a tile of what is left; sizes of matrices that one thread factors, or
 // solves for a column.
 constexpr int kPanel = 32, kFactorTile = 64, kFewRows = 8;  // chosen, not measured
 

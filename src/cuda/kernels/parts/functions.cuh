@@ -315,10 +315,11 @@ static __device__ __noinline__ f32 digamma(f32 x) {
   if (x >= 4) {
     const f64 r = quick_reciprocal(wide);
     const f32 q = normal_reciprocal(x), z = q * q;
-    const f32 rest = z * fmaf(z, fmaf(z, fmaf(z, fmaf(z, fmaf(z, 0.021092796f, -0.0075757576f), 0.0041666667f),
-                                              -0.0039682540f),
-                                      0.0083333333f),
-                              -0.083333333f);
+    const f32 rest =
+        z * fmaf(z,
+                 fmaf(z, fmaf(z, fmaf(z, fmaf(z, 0.021092796f, -0.0075757576f), 0.0041666667f), -0.0039682540f),
+                      0.0083333333f),
+                 -0.083333333f);
     return (f32)(fma(logarithm_of_base(x), 0.6931471805599453, -0.5 * r) + (f64)rest);
   }
   f64 t = wide, above = 0, below = 1;  // psi(x) = psi(t) + above / below
@@ -346,19 +347,34 @@ static __device__ __noinline__ f32 digamma(f32 x) {
 }
 
 // n! zeta(s, x) of normal x > 0 with s = n + 1: terms up to y = s + 3 with a common denominator, then Euler-Maclaurin
-// relative to y^-s: y / n + 1/2 + sum of B(2j)·C(2j + n - 1, n - 1) / n / y^(2j - 1), whose terms after the fifth are below
-// 2^-28.
+// relative to y^-s: y / n + 1/2 + sum of B(2j)·C(2j + n - 1, n - 1) / n / y^(2j - 1), whose terms after the fifth are
+// below 2^-28.
 template <int n>
 static __device__ __noinline__ f64 sum_of_powers(f32 x) {
   const auto power = [](f64 y) {
     const f64 square = y * y;
     return n == 1 ? square : n == 2 ? square * y : square * square;
   };
-  constexpr f32 k1 = 1.0f / 6 * (n == 1 ? 1.0f : n == 2 ? 3.0f / 2 : 6.0f / 3),
-                k2 = -1.0f / 30 * (n == 1 ? 1.0f : n == 2 ? 5.0f / 2 : 15.0f / 3),
-                k3 = 1.0f / 42 * (n == 1 ? 1.0f : n == 2 ? 7.0f / 2 : 28.0f / 3),
-                k4 = -1.0f / 30 * (n == 1 ? 1.0f : n == 2 ? 9.0f / 2 : 45.0f / 3),
-                k5 = 5.0f / 66 * (n == 1 ? 1.0f : n == 2 ? 11.0f / 2 : 66.0f / 3);
+  constexpr f32 k1 = 1.0f / 6 *
+                     (n == 1   ? 1.0f
+                      : n == 2 ? 3.0f / 2
+                               : 6.0f / 3),
+                k2 = -1.0f / 30 *
+                     (n == 1   ? 1.0f
+                      : n == 2 ? 5.0f / 2
+                               : 15.0f / 3),
+                k3 = 1.0f / 42 *
+                     (n == 1   ? 1.0f
+                      : n == 2 ? 7.0f / 2
+                               : 28.0f / 3),
+                k4 = -1.0f / 30 *
+                     (n == 1   ? 1.0f
+                      : n == 2 ? 9.0f / 2
+                               : 45.0f / 3),
+                k5 = 5.0f / 66 *
+                     (n == 1   ? 1.0f
+                      : n == 2 ? 11.0f / 2
+                               : 66.0f / 3);
   f64 y = widened(x), above = 0, below = 1;
   f32 near = x;
   for (; near < n + 4; near += 1, y += 1) {
