@@ -21,6 +21,7 @@
 extern "C" {
 EBB_LAPACK(float, s)
 EBB_LAPACK(double, d)
+void openblas_set_num_threads(int);
 }
 
 namespace ebb::testing {
@@ -80,6 +81,7 @@ void singular_vectors(int m, int n, T* a, int step, T* s, T* u, int u_step, T* v
 template <class T>
 OfType of_type() {
   using L = Lapack<T>;
+  openblas_set_num_threads(1);  // threads of its own may not touch the emulated device's memory
   OfType t;
   t.potrf_size = t.getrf_size = [](void*, int, int, void*, int, int* size) { return *size = kWorkspace, 0; };
   t.geqrf_size = t.potrf_size;
