@@ -50,8 +50,10 @@ T narrow(Accumulator<T> x) {
   }
 }
 
+constexpr std::int64_t kWidePart = 256;  // numbers of a line that are widened at a time
+
 struct Add {
-  static constexpr bool kSplits = true;
+  static constexpr bool kSplits = true;  // the order of sums is free where digits are to spare
   template <class A>
   static A start() {
     return A(0);
@@ -74,21 +76,43 @@ struct Multiply {
   }
 };
 
-// kLines lines side by side: each is a chain of dependent operations. `value`: before each line, and after it. Halves
-// are converted to f64 and back block by block.
+// Numbers that are accumulated in f64 but have fewer digits.
+template <class T>
+inline constexpr bool is_widened = std::is_same_v<Accumulator<T>, double> && !std::is_same_v<T, double>;
+
+// A scan in place, where `value` is before it and after it. Each operation waits for the one before; sums of f64 that
+// came from fewer digits are therefore made four at a time, and only the last of four waits for `value`.
+template <class F, int kLines>
+void scan_wide(double (*numbers)[kWidePart], std::int64_t n, double* value) {
+  std::int64_t i = 0;
+  if constexpr (F::kSplits) {
+    for (; i + 4 <= n; i += 4) {
+      for (int l = 0; l < kLines; ++l) {
+        double* at = numbers[l] + i;
+        const double a = at[0], b = F::apply(a, at[1]), c = F::apply(b, at[2]), d = F::apply(c, at[3]);
+        const double before = value[l];
+        at[0] = F::apply(before, a), at[1] = F::apply(before, b), at[2] = F::apply(before, c);
+        at[3] = value[l] = F::apply(before, d);
+      }
+    }
+  }
+  for (; i < n; ++i) {
+    for (int l = 0; l < kLines; ++l) numbers[l][i] = value[l] = F::apply(value[l], numbers[l][i]);
+  }
+}
+
+// kLines lines side by side: each is a chain of dependent operations. `value`: before each line, and after it. Numbers
+// are widened and rounded block by block.
 template <class T, class F, int kLines>
 void scan_lines(const T* const* x, std::int64_t x_step, T* const* out, std::int64_t out_step, std::int64_t n,
                 Accumulator<T>* value) {
   using A = Accumulator<T>;
-  if constexpr (is_half_type<T>) {
-    constexpr std::int64_t kPart = 256;
-    double numbers[kLines][kPart];
-    for (std::int64_t first = 0; first < n; first += kPart) {
-      const std::int64_t count = std::min(kPart, n - first);
+  if constexpr (is_widened<T>) {
+    double numbers[kLines][kWidePart];
+    for (std::int64_t first = 0; first < n; first += kWidePart) {
+      const std::int64_t count = std::min(kWidePart, n - first);
       for (int l = 0; l < kLines; ++l) read_wide(x[l] + first * x_step, x_step, numbers[l], count);
-      for (std::int64_t i = 0; i < count; ++i) {
-        for (int l = 0; l < kLines; ++l) numbers[l][i] = value[l] = F::template apply<A>(value[l], numbers[l][i]);
-      }
+      scan_wide<F, kLines>(numbers, count, value);
       for (int l = 0; out != nullptr && l < kLines; ++l)
         write_wide(numbers[l], out[l] + first * out_step, out_step, count);
     }
