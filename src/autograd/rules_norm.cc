@@ -98,7 +98,7 @@ namespace {
 // y = x̂·w + b, x̂ = (x − m)·r over groups of channels [N, G, D, L], with w and b [G, D, 1]. Each number of a group is a
 // sum of a few numbers of its channels, so only those are sums over elements, and no g·w·x̂ is kept:
 //   A = Σ_L g,   B = r·Σ_L g·(x − m)         db = Σ_N A,   dw = Σ_N B
-//   dx = g·(r·w) − ((x − m)·r²·Q + r·P),          P = Σ_D w·A / DL,   Q = Σ_D w·B / DL
+//   dx = r·(g·w − P − (x − m)·r·Q),          P = Σ_D w·A / DL,   Q = Σ_D w·B / DL
 LayerNormGradients group_gradients(const Tensor& g, const Tensor& x, const Tensor& w, double eps) {
   const std::uint32_t axes = trailing_axes(4, 2);
   const Tensor centred = x - row_mean(x, axes), r = rsqrt(row_mean(square(centred), axes) + eps);
@@ -106,7 +106,7 @@ LayerNormGradients group_gradients(const Tensor& g, const Tensor& x, const Tenso
   const auto weighted = [&](const Tensor& t) { return w.defined() ? t * w : t; };
   const auto elements = static_cast<double>(x.shape()[2] * x.shape()[3]);
   const Tensor p = sum(weighted(a), {2}, true) / elements, q = sum(weighted(b), {2}, true) / elements;
-  return {g * weighted(r) - (centred * (r * (r * q)) + r * p), sum(b, {0}), sum(a, {0})};
+  return {r * (weighted(g) - (centred * (r * q) + p)), sum(b, {0}), sum(a, {0})};
 }
 
 }  // namespace
