@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "core/format_error.h"
 #include "core/parallel.h"
@@ -38,7 +39,6 @@ class IndexedLines {
   // begins. holds(first, count) says beforehand whether these lines may be visited.
   template <class Holds, class Visit>
   void each(Holds&& holds, Visit&& visit) const {
-    constexpr std::int64_t kShort = 8;
     if (lines_.axis_is_innermost() && lines_.even() && dense_ && lines_.length() <= kShort) {
       return lines_.for_each_range([&](std::int64_t first, std::int64_t count) {
         if (holds(first, count)) walk_short(first, count, visit);
@@ -75,13 +75,13 @@ class IndexedLines {
         a += lines_.to_next(0), b += lines_.to_next(1), c += lines_.to_next(2);
       }
     };
-    const std::int64_t length = lines_.length();
-    if (length == 2) return of_length(std::integral_constant<std::int64_t, 2>{});
-    if (length == 3) return of_length(std::integral_constant<std::int64_t, 3>{});
-    if (length == 4) return of_length(std::integral_constant<std::int64_t, 4>{});
-    if (length == 5) return of_length(std::integral_constant<std::int64_t, 5>{});
-    of_length(length);
+    const auto of_any = [&]<std::int64_t... k>(std::integer_sequence<std::int64_t, k...>) {
+      ((lines_.length() == k + 1 && (of_length(std::integral_constant<std::int64_t, k + 1>{}), true)) || ...);
+    };
+    of_any(std::make_integer_sequence<std::int64_t, kShort>{});
   }
+
+  static constexpr std::int64_t kShort = 8;
 
   const Lines<3> lines_;
   std::array<std::int64_t, 3> steps_{};
