@@ -6,6 +6,7 @@
 
 #include "ebb/ebb.h"
 #include "ebb/gradcheck.h"
+#include "ebb/memory.h"
 #include "expect_error.h"
 #include "network/compare.h"
 #include "test_device.h"
@@ -61,6 +62,38 @@ TEST(ChannelNorms, GradientsAreSlopesTwice) {
     EXPECT_TRUE(first.passed()) << first;
     EXPECT_TRUE(second.passed()) << second;
   }
+}
+
+TEST(ChannelNorms, GroupsOfAnyShapeHaveTheirGradients) {
+  for (const Shape& shape : {Shape{3, 4}, Shape{2, 6, 1}, Shape{1, 6, 5}, Shape{2, 4, 2, 3}, Shape{2, 2, 2, 1, 2}}) {
+    const std::int64_t channels = shape[1];
+    const Tensor x = values(shape, 1), w = values({channels}, 2), b = values({channels}, 3);
+    for (const std::int64_t groups : {std::int64_t{1}, std::int64_t{2}, channels}) {
+      if (x.numel() / shape[0] / groups == 1) continue;  // each number is its group's mean
+      const auto passes = [&](const FunctionOfMany& f, const Many& in) {
+        const GradcheckReport report = check_gradients(f, in);
+        EXPECT_TRUE(report.passed()) << report << shape.str() << " in groups of " << groups;
+      };
+      passes([&](const Many& in) { return group_norm(in[0], groups); }, {x});
+      passes([&](const Many& in) { return group_norm(in[0], groups, in[1]); }, {x, w});
+      passes([&](const Many& in) { return group_norm(in[0], groups, {}, in[1]); }, {x, b});
+      passes([&](const Many& in) { return group_norm(in[0], groups, in[1], in[2]); }, {x, w, b});
+      passes([&](const Many& in) { return group_norm(x, groups, in[0], in[1]); }, {w, b});
+    }
+  }
+}
+
+// The sums over a channel come first, so that no product of cotangent, weight and normalized image is kept.
+TEST(ChannelNorms, GradientOfGroupsKeepsNothingOfTheImagesSize) {
+  const Tensor x = variable(randn({8, 32, 4096}, DType::bf16).eval()), w = variable(randn({32}, DType::bf16).eval()),
+               b = variable(randn({32}, DType::bf16).eval()), g = randn(x.shape(), DType::bf16).eval();
+  const Device device = default_device();
+  const std::size_t image = static_cast<std::size_t>(x.numel()) * 2, before = memory_stats(device).live;
+  reset_peak_memory(device);
+  const Tensor y = group_norm(x, 8, w, b);
+  const Gradients all = backward(sum(y * g));
+  eval({y, all[x], all[w], all[b]});
+  EXPECT_LT(memory_stats(device).peak - before, 2 * image + image / 2);
 }
 
 TEST(ChannelNorms, BackwardByHandIsTheBackwardPass) {
