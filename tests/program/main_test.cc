@@ -72,7 +72,7 @@ TEST(Program, SaysWhatAnOptionTakes) {
            {{"train", "--hidden", "abc"}, "--hidden takes whole numbers, got 'abc'"},
            {{"train", "--steps", "1e3"}, "--steps takes whole numbers, got '1e3'"},
            {{"train", "--lr", "fast"}, "--lr takes numbers, got 'fast'"},
-           {{"train", "--seed", "-x"}, "--seed takes whole numbers from 0 on, got '-x'"},
+           {{"train", "--seed=x"}, "--seed takes whole numbers from 0 on, got 'x'"},
            {{"gradcheck", "exp", "--dtype", "double"}, "--dtype: 'double' is not one of f64, f32, f16, bf16"},
            {{"losses", "--family", "margins"}, "--family: 'margins' is not one of regression, "},
            {{"predict", "--data", "a.csv"},
