@@ -61,8 +61,8 @@ std::vector<CsvSurvey> survey_columns(CsvReader& reader, std::size_t labelled = 
 
 // The caller's remedies for a column, as ends of sentences.
 struct CsvAdvice {
-  const char* name_missing;  // "name it in --missing"
-  const char* leave_out;     // "--ignore the column"
+  const char* name_missing;          // "name it in --missing"
+  const char* leave_out;             // "--ignore the column"
   std::string too_many = leave_out;  // where there are too many words, perhaps in several columns
 };
 // Throws if there are words among numbers, or too many words.
