@@ -55,8 +55,10 @@ class Subset(Dataset):
         return self.dataset[self.indices[index]]
 
 
-def random_split(dataset, lengths):
+def random_split(dataset, lengths, generator=None):
     """Divides a data set at random into Subsets of these lengths, or of these shares (0.8, 0.2); ebb.manual_seed seeds."""
+    if generator is not None:
+        raise TypeError("random_split: there are no generators; call ebb.manual_seed(seed) before it, which repeats the division")
     n = len(dataset)
     if all(isinstance(length, float) for length in lengths) and abs(sum(lengths) - 1) < 1e-6:
         lengths = [int(share * n) for share in lengths]

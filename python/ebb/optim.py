@@ -6,11 +6,13 @@ optimizer.step(model, ebb.backward(loss))      # the model has new parameters
 optimizer.lr = schedule(step)
 """
 
-from . import _elsewhere
+import copy
+import typing
+
+from . import _core, _elsewhere
 from ._core import Gradients, Tensor
 from ._core._optim import (  # noqa: F401
     GradientAccumulator,
-    Minimum,
     ReduceOnPlateau,
     _LossScaler,
     _minimize_lbfgs,
@@ -24,7 +26,6 @@ from ._core._optim import (  # noqa: F401
     exponential_schedule,
     global_norm,
     linear_schedule,
-    minimize_newton_cg,
     multistep_schedule,
     one_cycle_momentum,
     one_cycle_schedule,
@@ -32,8 +33,10 @@ from ._core._optim import (  # noqa: F401
     step_schedule,
     warm_up,
 )
+from ._core._optim import minimize_newton_cg as _minimize_newton_cg
 from ._optimizers import *  # noqa: F403
 from ._optimizers import Optimizer
+from ._transforms import _flatten
 from .nn import _trained, _walk
 
 
@@ -113,29 +116,89 @@ class WeightEma(_WeightEma):
         """Takes the model's weights into the average."""
         self._update(_Taken(model).parameters())
 
+    def averaged(self, model):
+        """A copy of the model with the averaged weights."""
+        copied = copy.deepcopy(model)
+        self.assign_to(copied)
+        return copied
+
     def assign_to(self, model):
         """Gives the model the averaged weights."""
         taken = _Taken(model)
         taken.put_back(self._averaged(taken.parameters()))
 
 
+class Minimum(typing.NamedTuple):
+    """Where a minimiser ended."""
+
+    x: typing.Any
+    value: float
+    gradient_norm: float
+    iterations: int
+    evaluations: int
+    products: int
+    converged: bool
+
+
+def _minimum(found, x):
+    return Minimum(x, *(getattr(found, name) for name in Minimum._fields[1:]))
+
+
+def _minimize(minimise, name, f, x, options):
+    """Minimises f(x) of a tensor, or of a list, tuple or dict of tensors, which the minimiser sees as one vector."""
+    if isinstance(x, Tensor):
+        found = minimise(f, x, **options)
+        return _minimum(found, found.x)
+    leaves = []
+    build = _flatten(x, leaves, name=name)
+    ends = [0]
+    for leaf in leaves:
+        ends.append(ends[-1] + leaf.numel())
+
+    def parts(vector):
+        return build([vector[a:b].reshape(leaf.shape).cast(leaf.dtype) for leaf, a, b in zip(leaves, ends, ends[1:])])
+
+    found = minimise(lambda vector: f(parts(vector)), _core.cat([leaf.reshape(-1) for leaf in leaves]), **options)
+    return _minimum(found, parts(found.x))
+
+
+def _is_model(x):
+    """Whether x has layers, whose parameters a minimiser replaces; what has only tensors is an argument of the function."""
+    if isinstance(x, dict):
+        return any(_is_model(part) for part in x.values())
+    if isinstance(x, (list, tuple)):
+        return any(_is_model(part) for part in x)
+    return hasattr(x, "named_parameters")
+
+
 def minimize_lbfgs(f, x, *, history=10, max_iterations=100, tolerance=1e-7, change_tolerance=1e-12, c1=1e-4, c2=0.9):
     """Limited-memory BFGS with a line search for the strong Wolfe conditions.
 
-    Of a function f(x) of one tensor; or, where x is a model, of a function f() that computes the loss from the model as it
-    is. The model's parameters are replaced then, and x of the result is all of them in one vector.
+    Of a function f(x) of one tensor, or of a list, tuple or dict of tensors; or, where x is a model, of a function f() that
+    computes the loss from the model as it is. The model's parameters are replaced then, and x of the result is all of them
+    in one vector.
     """
-    if isinstance(x, Tensor):
-        return _minimize_lbfgs(
-            f,
-            x,
-            history=history,
-            max_iterations=max_iterations,
-            tolerance=tolerance,
-            change_tolerance=change_tolerance,
-            c1=c1,
-            c2=c2,
-        )
-    taken = _Taken(x)
-    tensors = [tensor for _, tensor in taken.parameters()]
-    return _minimize_model(f, taken.put_back, tensors, history, max_iterations, tolerance, change_tolerance, c1, c2)
+    if _is_model(x):
+        taken = _Taken(x)
+        tensors = [tensor for _, tensor in taken.parameters()]
+        found = _minimize_model(f, taken.put_back, tensors, history, max_iterations, tolerance, change_tolerance, c1, c2)
+        return _minimum(found, found.x)
+    options = dict(
+        history=history,
+        max_iterations=max_iterations,
+        tolerance=tolerance,
+        change_tolerance=change_tolerance,
+        c1=c1,
+        c2=c2,
+    )
+    return _minimize(_minimize_lbfgs, "minimize_lbfgs", f, x, options)
+
+
+def minimize_newton_cg(f, x, *, max_iterations=100, max_products=0, tolerance=1e-7, c1=1e-4):
+    """Newton's method with conjugate gradients, which take Hessian-vector products alone.
+
+    Of a function f(x) of one tensor, or of a list, tuple or dict of tensors. max_products is per iteration (0: twice the
+    number of elements).
+    """
+    options = dict(max_iterations=max_iterations, max_products=max_products, tolerance=tolerance, c1=c1)
+    return _minimize(_minimize_newton_cg, "minimize_newton_cg", f, x, options)

@@ -253,6 +253,9 @@ _SYMMETRIC = Matrix("44", positive=True)
 for _name in ("cholesky", "eigh", "linalg.eigh", "linalg.eigvalsh", "linalg.cholesky"):
     case(_name, _SYMMETRIC).symmetric()
 case("triangular_solve", SQUARE, Real("4n"), upper=True)
+case("cholesky_solve", Real("4n"), SQUARE)
+case("cholesky_solve", Real("24n"), SQUARE, True)
+cases("cholesky_inverse", SQUARE)
 case("solve", SQUARE, Real("4n"))
 case("lstsq", Matrix("43"), Real("42"))
 case("qr", Matrix("43"))
@@ -398,7 +401,7 @@ case("linalg.tensordot", CUBE, Real("mn2"), axes=2)
 case("linalg.vecdot", X, X)
 
 for _made in CASES:  # eliminations spread infinities as their rounding errors have it
-    if _made.name.rpartition(".")[2] in ("cholesky", "solve", "triangular_solve"):
+    if _made.name.rpartition(".")[2] in ("cholesky", "solve", "triangular_solve", "cholesky_solve", "cholesky_inverse"):
         _made.but(nan="undefined")
 
 # ---- torch.nn.functional, where it has a function of its own

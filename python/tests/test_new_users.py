@@ -98,6 +98,7 @@ def test_derivatives_of_sinc_are_finite_at_zero():
         (lambda: ebb.optim.Adam(learning_rate=0.1), "Adam: got an unexpected keyword argument 'learning_rate'; its"),
         (lambda: ebb.value_and_grad(lambda m: 0)(nn.Linear(2, 2)), "ebb.backward(loss)"),
         (lambda: ebb.randn(2, generator=1), "ebb.manual_seed"),
+        (lambda: ebb.data.random_split([1, 2], [1, 1], generator=1), "ebb.manual_seed"),
         (lambda: DataLoader(ebb.arange(3)), "a list of tensors"),
         (lambda: DataLoader([ebb.arange(3)], sampler=[1]), "there is no argument 'sampler'; choose examples by Subset"),
         (lambda: DataLoader([ebb.arange(3)], batchsize=1), "there is no argument 'batchsize'; help(ebb.data.DataLoader)"),
@@ -321,6 +322,11 @@ def test_files_are_named_by_paths(tmp_path):
     pairs = data.BytePairs.train("the cat and the cat", 260)
     pairs.save(tmp_path / "pairs")
     assert data.BytePairs.load(tmp_path / "pairs").tokens == pairs.tokens
+    for name, size in (("disc", 4), ("cross", 4)):
+        (tmp_path / "pictures" / name).mkdir(parents=True)
+        (tmp_path / "pictures" / name / "0.pgm").write_bytes(b"P5 %d %d 255\n" % (size, size) + bytes(size * size))
+    pictures = data.read_image_folder(tmp_path / "pictures", channels=1)
+    assert pictures["images"].shape == (2, 1, 4, 4) and pictures["classes"] == ["cross", "disc"]
     for read in (data.read_idx, data.read_image, data.read_image_folder, data.Tokenizer.load, ebb.models.load_llama):
         with pytest.raises(OSError, match="nothing"):
             read(tmp_path / "nothing")

@@ -17,6 +17,8 @@ IMAGE = ebb.tensor(RNG.normal(size=(2, 4, 6, 6)).astype(np.float32))
 INDEX = ebb.tensor([[0, 1], [2, 0], [1, 1]])
 SQUARE = ebb.tensor((RNG.normal(size=(3, 3)) + 3 * np.eye(3)).astype(np.float64))
 
+SPREAD = SQUARE @ SQUARE.mT + 2 * ebb.eye(len(SQUARE))
+
 # (as PyTorch spells it, as Ebb does)
 SAME = {
     "sum": (lambda: ebb.sum(X, dim=1, keepdim=True), lambda: ebb.sum(X, 1, True)),
@@ -73,6 +75,15 @@ SAME = {
     "matmul": (lambda: ebb.matmul(X, other=Y.mT), lambda: X @ Y.mT),
     "mm": (lambda: ebb.mm(X, Y.mT), lambda: X @ Y.mT),
     "cholesky": (lambda: ebb.cholesky(SQUARE @ SQUARE.mT, upper=True), lambda: ebb.cholesky(SQUARE @ SQUARE.mT).mT),
+    "cholesky_solve": (
+        lambda: SPREAD @ ebb.cholesky_solve(SQUARE, ebb.cholesky(SPREAD)),
+        lambda: SQUARE,
+    ),
+    "cholesky_solve_upper": (
+        lambda: SPREAD @ ebb.cholesky_solve(SQUARE, ebb.cholesky(SPREAD, upper=True), upper=True),
+        lambda: SQUARE,
+    ),
+    "cholesky_inverse": (lambda: SPREAD @ ebb.cholesky_inverse(ebb.cholesky(SPREAD)), lambda: ebb.eye(3, dtype="f64")),
     "solve_left": (lambda: ebb.solve(SQUARE, SQUARE[:2], left=False) @ SQUARE, lambda: SQUARE[:2]),
     "group_norm": (lambda: ebb.group_norm(IMAGE, num_groups=2), lambda: ebb.group_norm(IMAGE, 2)),
     "normalize": (lambda: ebb.normalize(X, dim=0), lambda: ebb.normalize(X, 2.0, 0)),

@@ -117,6 +117,9 @@ def test_scaler_average_accumulator_and_schedules():
     assert scaler.step(optimizer, net, ebb.backward(scaler.scale(ebb.mse_loss(net(x), y)))) and scaler.steps == 1
     average.update(net)
     after = net.weight.numpy().copy()
+    halfway = average.averaged(net)
+    assert net.weight.tolist() == after.tolist()
+    np.testing.assert_allclose(halfway.weight.numpy(), (before + after) / 2, rtol=1e-6)
     average.assign_to(net)
     np.testing.assert_allclose(net.weight.numpy(), (before + after) / 2, rtol=1e-6)
     total = optim.GradientAccumulator()
@@ -151,6 +154,19 @@ def test_minimisers():
     for minimise in (optim.minimize_lbfgs, optim.minimize_newton_cg):
         found = minimise(rosenbrock, ebb.tensor([-1.0, 1.0], "f64"))
         assert found.converged and found.x.tolist() == pytest.approx([1, 1], abs=1e-5)
+
+
+def test_minimisers_take_what_functions_take():
+    x = ebb.linspace(-1, 1, 20, dtype="f64")
+    y = 3 * x - 2
+    loss = lambda p: ((p["line"][0] * x + p["line"][1] - y) ** 2).sum()  # noqa: E731
+    for minimise in (optim.minimize_lbfgs, optim.minimize_newton_cg):
+        start = {"line": [ebb.tensor(0.0, "f64"), ebb.zeros((1,), dtype="f64")]}
+        found = minimise(loss, start)
+        slope, offset = found.x["line"]
+        assert slope.shape == () and offset.shape == (1,) and start["line"][0].item() == 0
+        assert (slope.item(), offset.item()) == pytest.approx((3, -2), abs=1e-6)
+        assert found.converged and "converged=True" in repr(found)
 
 
 def test_a_minimiser_of_a_model():

@@ -125,9 +125,9 @@ CsvColumn column_of(const CsvReader& reader, std::size_t at, const CsvSurvey& se
   require(seen.numbers + seen.amounts < seen.words - seen.amounts, Error::Kind::io,
           "{}: '{}' is not a number{}; correct it, {}, or {}", seen.where, seen.first_word, why, advice.name_missing,
           advice.leave_out);
-  require(seen.labels.size() <= kMostWords, Error::Kind::io,
+  require(!seen.holds_too_many_words(), Error::Kind::io,
           "{}: '{}' is one of more than {} different words, too many to learn from; {}", seen.where, seen.first_word,
-          kMostWords, advice.leave_out);
+          kMostWords, advice.too_many);
   column.words = in_order(reader, seen.labels);
   return column;
 }

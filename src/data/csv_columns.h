@@ -25,6 +25,8 @@ struct CsvColumn {
   std::int64_t inputs() const { return words.empty() ? 1 : static_cast<std::int64_t>(words.size()); }
 };
 
+inline constexpr std::size_t kMostWords = 64, kMostLabels = 1000;
+
 // Statistics of a column.
 struct CsvSurvey {
   std::int64_t missing = 0, numbers = 0, words = 0;
@@ -48,17 +50,20 @@ struct CsvSurvey {
   // Words that mostly occur once say nothing about other rows.
   bool is_name() const { return words > 9 && 2 * static_cast<std::int64_t>(labels.size()) > words; }
   DateOrder dates() const;  // none unless all words are dates of one order
+  bool holds_words() const { return words - amounts > numbers + amounts && dates() == DateOrder::none; }
+  bool holds_too_many_words() const { return holds_words() && labels.size() > kMostWords; }
 };
 
-inline constexpr std::size_t kMostWords = 64, kMostLabels = 1000, kNoColumn = static_cast<std::size_t>(-1);
+inline constexpr std::size_t kNoColumn = static_cast<std::size_t>(-1);
 
 // Scans the file; numbers of the column `labelled` are labels, too.
 std::vector<CsvSurvey> survey_columns(CsvReader& reader, std::size_t labelled = kNoColumn);
 
 // The caller's remedies for a column, as ends of sentences.
 struct CsvAdvice {
-  const char* name_missing;  // "name it in --missing"
-  const char* leave_out;     // "--ignore the column"
+  const char* name_missing;          // "name it in --missing"
+  const char* leave_out;             // "--ignore the column"
+  std::string too_many = leave_out;  // where there are too many words, perhaps in several columns
 };
 // Throws if there are words among numbers, or too many words.
 CsvColumn column_of(const CsvReader& reader, std::size_t at, const CsvSurvey& seen, const CsvAdvice& advice);

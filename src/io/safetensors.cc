@@ -102,6 +102,8 @@ Safetensors::Safetensors(const std::string& path) {
           all.size());
   std::uint64_t length = 0;
   for (std::size_t i = 8; i-- > 0;) length = length << 8 | static_cast<std::uint64_t>(all[i]);
+  require(all.size() == 8 || all[8] == std::byte{'{'} || length <= kLongestJson, Error::Kind::io,
+          "{}: this is not a safetensors file: it does not begin with the length of a header and the header", path);
   require(length <= kLongestJson, Error::Kind::io,
           "{}: a header of {} bytes is longer than the {} a safetensors file may have", path, length, kLongestJson);
   require(length <= all.size() - 8, Error::Kind::io, "{}: its header has {} bytes, but the file ends after {}", path,

@@ -83,6 +83,7 @@ TEST(Safetensors, ErrorsNameTheFileAndWhatIsWrong) {
   const std::string eight(8, 'x');
   const Case cases[] = {
       {"", "this is not a safetensors file, it has only 0 bytes"},
+      {"x,y\n1,2\n2,3\n", "this is not a safetensors file: it does not begin with the length of a header"},
       {std::string(8, '\xff'), "a header of 18446744073709551615 bytes is longer than the 100000000"},
       {std::string("\x64\0\0\0\0\0\0\0{}", 10), "its header has 100 bytes, but the file ends after 2"},
       {file_of("[]"), "its header does not begin with '{'"},

@@ -94,9 +94,9 @@ TEST_F(LossWords, WrongWordsAreWrongUsage) {
   expect_complaint(loss("huber_loss", {"--option", "reduction=avg"}), 2, "'avg' is not none, mean, sum or batchmean");
   expect_complaint(loss("huber_loss", {"--variance", p}), 2, "--variance");
   expect_complaint(loss("huber_loss", {"--var", p}), 2, "it has no input 'var'; it has input, target, weight");
-  expect_complaint(loss("gaussian_nll_loss"), 2, "the input var is missing; give --var FILE.npy");
+  expect_complaint(loss("gaussian_nll_loss"), 2, "its input 'var' is missing; give --var FILE.npy");
   expect_complaint(loss("mse_loss", {"--grad-weight", folder / "g.npy"}), 2, "needs that input; give --weight");
-  expect_complaint(run_ebb({"loss"}), 2, "loss is required");
+  expect_complaint(run_ebb({"loss"}), 2, "`ebb loss`: loss is required");
 }
 
 TEST_F(LossWords, WrongFilesAreFailures) {

@@ -34,7 +34,8 @@ TEST(Program, SuggestsCommandsAndOptions) {
             "ebb: `ebb ops` has no option '--zzzzzzzz'; `ebb ops --help` lists them\n");
   EXPECT_EQ(run_ebb({"predict", "--run", "runs/iris", "--dta", "new.csv"}).err,  // not: --data is required
             "ebb: `ebb predict` has no option '--dta'; did you mean '--data'?\n");
-  EXPECT_EQ(run_ebb({"predict", "--run", "runs/iris"}).err, "ebb: --data is required\n");
+  EXPECT_EQ(run_ebb({"predict", "--run", "runs/iris"}).err,
+            "ebb: `ebb predict`: --data is required; `ebb predict --help` shows examples\n");
   EXPECT_EQ(run_ebb({"--verson"}).err, "ebb: `ebb` has no option '--verson'; did you mean '--version'?\n");
   EXPECT_EQ(run_ebb({}).err, "ebb: a command is missing; `ebb --help` lists them\n");
 }
@@ -56,8 +57,46 @@ TEST(Program, SuggestsOptionsForPathsAndForNamesElsewhere) {
             "ebb: `ebb train` has no option '--learning-rate'; did you mean '--lr'?\n");
   EXPECT_EQ(run_ebb({"train", "--test-split=0.2"}).err,
             "ebb: `ebb train` has no option '--test-split'; did you mean '--test-fraction'?\n");
-  EXPECT_EQ(run_ebb({"help", "train"}).err,
-            "ebb: there is no command 'help'; `ebb COMMAND --help` explains one, `ebb --help` lists them\n");
+  EXPECT_EQ(run_ebb({"version"}).err, "ebb: there is no command 'version'; did you mean '--version'?\n");
+  EXPECT_EQ(run_ebb({"-v"}).err, "ebb: `ebb` has no option '-v'; did you mean '--version'?\n");
+}
+
+TEST(Program, HelpIsAWord) {
+  EXPECT_EQ(run_ebb({"help"}).out, run_ebb({"--help"}).out);
+  EXPECT_EQ(run_ebb({"help", "train"}).out, run_ebb({"train", "--help"}).out);
+  EXPECT_EQ(run_ebb({"help", "trian"}).err, "ebb: there is no command 'trian'; did you mean 'train'?\n");
+}
+
+TEST(Program, SaysWhatAnOptionTakes) {
+  for (const auto& [words, said] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"train", "--hidden", "abc"}, "--hidden takes whole numbers, got 'abc'"},
+           {{"train", "--steps", "1e3"}, "--steps takes whole numbers, got '1e3'"},
+           {{"train", "--lr", "fast"}, "--lr takes numbers, got 'fast'"},
+           {{"train", "--seed=x"}, "--seed takes whole numbers from 0 on, got 'x'"},
+           {{"gradcheck", "exp", "--dtype", "double"}, "--dtype: 'double' is not one of f64, f32, f16, bf16"},
+           {{"losses", "--family", "margins"}, "--family: 'margins' is not one of regression, "},
+           {{"predict", "--data", "a.csv"},
+            "`ebb predict`: --run or --checkpoint is required; `ebb predict --help`"}}) {
+    const ProgramResult r = run_ebb(words);
+    EXPECT_EQ(r.code, 2);
+    EXPECT_EQ(r.err.find("ebb: " + said), 0u) << r.err;
+    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+  }
+}
+
+TEST(Program, SaysWhatAFileIsNot) {
+  const ScratchFolder folder;
+  const std::string rows = folder / "people.csv";
+  std::ofstream(rows) << "x,y\n1,2\n2,1\n";
+  for (const auto& [words, said] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"predict", "--run", rows, "--data", rows}, "this is a file, --run takes the folder of a run"},
+           {{"train", "--data", "-"}, "--data -: only `ebb predict` reads the standard input"},
+           {{"info", rows}, "this is not a safetensors file"},
+           {{"plot", "mse_loss", "--out", folder / "a.png"}, "pictures are drawn as SVG; let the name end in .svg"}}) {
+    const ProgramResult r = run_ebb(words);
+    EXPECT_EQ(r.code, 1);
+    EXPECT_NE(r.err.find(said), std::string::npos) << r.err;
+  }
 }
 
 // CLI11 alone takes the largest number that there is.

@@ -107,6 +107,11 @@ TEST_F(Predict, ColumnsOfOneNameAreHandedOnUnderTwo) {
   expect_complaint({"predict", "--run", run(), "--data", rows, "--keep", ""}, "--keep: a column's name is empty");
 }
 
+TEST_F(Predict, PredictionsOfEarlierPredictionsHaveNamesOfTheirOwn) {
+  const std::string rows = file("b.csv", "row,width,length,prediction\n7,5,1,lily\n");
+  EXPECT_EQ(predict(rows, {"--keep", "row,prediction"})[0], "row,kept row,kept prediction,prediction,probability");
+}
+
 TEST_F(Predict, TheResultOfTrainingIsAnObject) {
   const ProgramResult r = run_ebb(
       {"train", "--data", scratch / "a.csv", "--out", scratch / "other", "--steps", "300", "--threads", "1", "--json"});

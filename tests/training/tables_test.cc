@@ -135,6 +135,13 @@ TEST_F(Tables, EveryComplaintNamesLineAndColumn) {
   std::string names = "name,k\n";
   for (int i = 0; i < 100; ++i) names += fmt::format("n{},{}\n", i, i % 2);
   expect(names, "line 2, column 1 (name): 'n0' is one of more than 64 different words");
+  std::string wide = "name,x,\"ticket, no\",street,k\n";
+  for (int i = 0; i < 100; ++i) wide += fmt::format("n{0},{0},t{0},s{0},{1}\n", i, i % 2);
+  expect(wide,
+         "line 2, column 1 (name): 'n0' is one of more than 64 different words, too many to learn from; --ignore "
+         "name,3,street");
+  expect_complaint(words + Words{file("a.csv", wide), "--ignore", "street"},
+                   "too many to learn from; --ignore street,name,3");
   train({"--data", file("b.csv", "id,x,k\na1,1,p\na2,2,q\na3,1,p\na4,2,q\n"), "--ignore", "id", "--steps", "10"});
 }
 

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "choices.h"
 #include "commands.h"
 #include "ebb/losses/registry.h"
 #include "gradcheck.h"
@@ -160,7 +161,7 @@ std::string fish_script(const std::string& name, const std::vector<Command>& com
 void add_completion_command(CLI::App& app) {
   auto shell = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("completion", "Print a script that completes words in a shell");
-  command->add_option("shell", *shell, "For this shell")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  command->add_option("shell", *shell, "For this shell")->required()->check(one_of({"bash", "zsh", "fish"}));
   command->footer("In bash: source <(" + app.get_name() + " completion bash)");
   command->callback([shell, &app] {
     const std::vector<Command> commands = commands_of(app);

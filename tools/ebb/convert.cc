@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "choices.h"
 #include "commands.h"
 #include "core/closest_name.h"
 #include "core/format_error.h"
@@ -114,7 +115,7 @@ void add_convert_command(CLI::App& app) {
   command->add_option("to", c->to, "The file to write; its name decides the format")->required();
   command->add_option("--only", c->only, "Names of the tensors to keep, separated by commas")->delimiter(',');
   command->add_option("--dtype", c->dtype, "Convert floating-point tensors to this dtype")
-      ->check(CLI::IsMember({"f64", "f32", "f16", "bf16"}));
+      ->check(one_of({"f64", "f32", "f16", "bf16"}));
   command->add_flag("--compress", c->compress, "Compress an .npz file");
   command->add_flag("--overwrite", c->overwrite, "Replace the file if it exists");
   command->add_flag("--json", c->json, "What was written, as JSON");

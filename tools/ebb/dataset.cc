@@ -146,6 +146,8 @@ bool is_table(const std::string& path) {
 }
 
 std::string detect(const std::string& path) {
+  require(path != "-", Error::Kind::io,
+          "--data -: only `ebb predict` reads the standard input; save the data in a file, which can be read again");
   require(fs::exists(path), Error::Kind::io,
           "{}: there is no such file or folder (digits and tales are generated without one)", path);
   if (!fs::is_directory(path)) return is_table(path) ? "csv" : "text";

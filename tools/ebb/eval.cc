@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "choices.h"
 #include "commands.h"
 #include "core/format_error.h"
 #include "device_option.h"
@@ -72,7 +73,7 @@ void add_eval_command(CLI::App& app) {
   add_device_option(*sub);
   sub->add_option("--data", c->data, "Other data than that of the run: digits, tales, or a path, all of it");
   sub->add_option("--format", c->format, "What the path holds")
-      ->check(CLI::IsMember({"auto", "idx", "cifar", "images", "csv", "text"}));
+      ->check(one_of({"auto", "idx", "cifar", "images", "csv", "text"}));
   sub->add_option("--target", c->target, "CSV: the column with the class or number, where its name differs");
   sub->add_option("--test-count", c->test_count, "How many digits to generate")->check(CLI::PositiveNumber);
   sub->add_option("--seed", c->seed, "Of generated data; another one gives digits nobody has seen");

@@ -11,6 +11,7 @@
 
 #include "cases/all_cases.h"
 #include "cases/loss_cases.h"
+#include "choices.h"
 #include "commands.h"
 #include "core/format_error.h"
 #include "device_option.h"
@@ -155,7 +156,7 @@ void add_gradcheck_command(CLI::App& app) {
       app.add_subcommand("gradcheck", "Hold the gradients of operations and losses against central differences");
   command->add_option("names", o->patterns, "Only these, e.g. 'conv*' or mse_loss; default: all")->type_name("GLOB");
   command->add_option("--dtype", o->dtypes, "Only these; may be repeated")
-      ->check(CLI::IsMember({"f64", "f32", "f16", "bf16"}))
+      ->check(one_of({"f64", "f32", "f16", "bf16"}))
       ->allow_extra_args(false);
   add_device_option(*command);
   command->add_flag("--json", o->json, "As JSON");

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "choices.h"
 #include "commands.h"
 #include "ebb/losses/registry.h"
 #include "graph/op_table.h"
@@ -106,7 +107,7 @@ void add_losses_command(CLI::App& app) {
   auto o = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("losses", "List the losses, or show one in full");
   add_loss_name(*command, o->name);
-  command->add_option("--family", o->family, "Only the losses of this family")->check(CLI::IsMember(families()));
+  command->add_option("--family", o->family, "Only the losses of this family")->check(one_of(families()));
   command->add_flag("--json", o->json, "As JSON");
   command->callback([o] { list_losses(o->name, o->family, o->json); });
 }

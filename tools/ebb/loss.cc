@@ -6,9 +6,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "choices.h"
 #include "commands.h"
-#include "device_option.h"
 #include "core/format_error.h"
+#include "device_option.h"
 #include "ebb/autograd.h"
 #include "ebb/io.h"
 #include "ebb/losses/registry.h"
@@ -80,7 +81,7 @@ Request checked(const LossCommand& c) {
               named_files(loss, c.gradients, c.first_gradient, first_gradient)};
     for (const LossInput& input : loss.inputs) {
       const bool given = r.inputs.contains(std::string(input.name));
-      require(given || input.optional, "{}: the input {} is missing; give --{} FILE.npy", c.name, input.name,
+      require(given || input.optional, "{}: its input '{}' is missing; give --{} FILE.npy", c.name, input.name,
               input.name);
     }
     for (const auto& [name, file] : r.gradients) {
@@ -157,8 +158,7 @@ void add_loss_command(CLI::App& app) {
   command->add_option("--grad", c->first_gradient, "Write the gradient to the first input that has one")
       ->type_name("FILE");
   add_loss_options(*command, c->options);
-  command->add_option("--reduction", c->reduction, "Of the terms")
-      ->check(CLI::IsMember({"none", "mean", "sum", "batchmean"}));
+  command->add_option("--reduction", c->reduction, "Of the terms")->check(one_of({"none", "mean", "sum", "batchmean"}));
   command->add_option("--cotangent", c->cotangent, "What the terms count in the gradient; default: 1 each")
       ->type_name("FILE");
   command->add_option("--out", c->out, "Write the value")->type_name("FILE");

@@ -56,6 +56,27 @@ void refuse_numbers_beyond_their_types(CLI::App& app) {
   }
 }
 
+// What an option takes, by the name that CLI11 has for its type.
+std::string_view values_of(const std::string& type) {
+  if (type.starts_with("UINT")) return "whole numbers from 0 on";
+  if (type.starts_with("INT")) return "whole numbers";
+  if (type.starts_with("FLOAT")) return "numbers";
+  return type;
+}
+
+// CLI11 says "Could not convert: --hidden = abc".
+std::string unreadable_value(const CLI::App& app, const std::string& said) {
+  constexpr std::string_view kStart = "Could not convert: ";
+  const std::size_t equals = said.find(" = ");
+  const auto parsed = app.get_subcommands();
+  if (!said.starts_with(kStart) || equals == said.npos || parsed.empty()) return said;
+  const std::string name = said.substr(kStart.size(), equals - kStart.size());
+  const CLI::Option* option = parsed.front()->get_option_no_throw(name);
+  return option
+             ? fmt::format("{} takes {}, got '{}'", name, values_of(option->get_type_name()), said.substr(equals + 3))
+             : said;
+}
+
 // What other programs call an option of ours.
 constexpr std::pair<std::string_view, std::string_view> kNamesElsewhere[] = {
     {"--learning-rate", "--lr"},         {"--early-stopping", "--patience"},
@@ -74,11 +95,10 @@ std::string unknown_command(const CLI::App& app, const std::string& word) {
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     names.push_back(command->get_name());
   }
+  if (word == "-v" || word == "-V") return fmt::format("`ebb` has no option '{}'; did you mean '--version'?", word);
   if (word.starts_with('-') || std::find(names.begin(), names.end(), word) != names.end()) return {};
-  const std::string near = suggestion(word, names);
-  const std::string help =
-      word == "help" ? "; `ebb COMMAND --help` explains one, `ebb --help` lists them" : "; `ebb --help` lists them";
-  return fmt::format("there is no command '{}'{}", word, near.empty() ? help : near);
+  const std::string near = word == "version" ? "; did you mean '--version'?" : suggestion(word, names);
+  return fmt::format("there is no command '{}'{}", word, near.empty() ? "; `ebb --help` lists them" : near);
 }
 
 bool can_take(const CLI::App& command, const std::string& option) {
@@ -125,7 +145,15 @@ std::string missing_word(const CLI::App& app, const CLI::RequiredError& error) {
   const auto parsed = app.get_subcommands();
   const std::vector<std::string> extras = (parsed.empty() ? app : *parsed.front()).remaining();
   if (!extras.empty()) return unexpected_word(app);
-  return parsed.empty() ? fmt::format("a command is missing; `{} --help` lists them", app.get_name()) : error.what();
+  if (parsed.empty()) return fmt::format("a command is missing; `{} --help` lists them", app.get_name());
+  std::string said = error.what();  // "Exactly 1 option from [--run,--checkpoint] is required", "name is required"
+  const std::size_t open = said.find('['), comma = said.find(','), close = said.find(']');
+  if (said.starts_with("Exactly 1 option from [") && comma < close) {
+    said = fmt::format("{} or {} is required", said.substr(open + 1, comma - open - 1),
+                       said.substr(comma + 1, close - comma - 1));
+  }
+  return fmt::format("`{} {}`: {}; `{} {} --help` shows examples", app.get_name(), parsed.front()->get_name(), said,
+                     app.get_name(), parsed.front()->get_name());
 }
 
 // A text of several lines would hide the one that matters. If several processes all reject a word, one of them reports
@@ -171,17 +199,26 @@ int run(int argc, char** argv) {
   add_commands(app);
   refuse_numbers_beyond_their_types(app);
   try {
-    if (const std::string text = argc > 1 ? unknown_command(app, argv[1]) : ""; !text.empty()) {
+    std::vector<std::string> words(argv + 1, argv + argc);
+    if (!words.empty() && words.front() == "help") {  // `ebb help train` is `ebb train --help`
+      words.erase(words.begin());
+      words.emplace_back("--help");
+    }
+    if (const std::string text = words.empty() ? "" : unknown_command(app, words.front()); !text.empty()) {
       complain(text.c_str());
       return kWrongUsage;
     }
-    app.parse(argc, argv);
+    std::reverse(words.begin(), words.end());  // as CLI11 takes them
+    app.parse(std::move(words));
     return kOk;
   } catch (const CLI::ExtrasError&) {
     complain(unexpected_word(app).c_str());
     return kWrongUsage;
   } catch (const CLI::RequiredError& e) {
     complain(missing_word(app, e).c_str());
+    return kWrongUsage;
+  } catch (const CLI::ConversionError& e) {
+    complain(unreadable_value(app, e.what()).c_str());
     return kWrongUsage;
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help and --version

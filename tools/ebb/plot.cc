@@ -30,6 +30,8 @@ void plot_one(const std::string& loss, std::string out, const LossOptionValues& 
     return;
   }
   if (out.empty()) out = loss + ".svg";
+  const std::string kind = std::filesystem::path(out).extension();
+  require(kind.empty() || kind == ".svg", "plot: --out {}: pictures are drawn as SVG; let the name end in .svg", out);
   write_picture(out, curve);
   fmt::print("{}\n", out);
 }

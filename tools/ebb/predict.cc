@@ -61,11 +61,16 @@ std::string field(const std::string& text) {
 std::string as_csv(const Unlabelled& data, const std::vector<Prediction>& all, const DataFacts& facts,
                    bool probabilities) {
   const bool numbers = facts.task == Task::numbers;
-  std::string s = data.pictures ? "file" : "row";
-  for (const std::string& name : data.kept_names) s += "," + field(name);
-  s += numbers ? ",prediction" : ",prediction,probability";
-  for (std::size_t k = 0; probabilities && k < facts.classes.size(); ++k)
-    s += "," + field("P(" + facts.classes[k] + ")");
+  std::vector<std::string> own{"prediction"};
+  if (!numbers) own.push_back("probability");
+  for (std::size_t k = 0; probabilities && k < facts.classes.size(); ++k) own.push_back("P(" + facts.classes[k] + ")");
+  const std::string first = data.pictures ? "file" : "row";
+  std::string s = first;
+  for (const std::string& name : data.kept_names) {  // a file of earlier predictions has columns of these names, too
+    const bool taken = name == first || std::find(own.begin(), own.end(), name) != own.end();
+    s += "," + field(taken ? "kept " + name : name);
+  }
+  for (const std::string& name : own) s += "," + field(name);
   s += "\n";
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Prediction& p = all[i];

@@ -11,6 +11,7 @@
 #include <map>
 #include <sstream>
 
+#include "choices.h"
 #include "core/closest_name.h"
 #include "core/format_error.h"
 #include "ebb/optim/registry.h"
@@ -21,25 +22,6 @@ namespace ebb::program {
 namespace {
 
 using nlohmann::json;
-
-std::string quoted_list(const std::vector<std::string>& choices) {
-  return fmt::format("{{{}}}", fmt::join(choices, ","));
-}
-
-std::string complaint(const std::string& value, const std::vector<std::string>& choices) {
-  const std::vector<std::string_view> views(choices.begin(), choices.end());
-  return fmt::format("'{}' is not one of {}{}", value, fmt::join(choices, ", "), did_you_mean(value, views));
-}
-
-// Help shows the choices, and an unknown word gets the nearest one suggested.
-CLI::Validator one_of(const std::vector<std::string>& choices) {
-  return CLI::Validator(
-      [choices](std::string& value) {
-        return std::find(choices.begin(), choices.end(), value) != choices.end() ? std::string()
-                                                                                 : complaint(value, choices);
-      },
-      quoted_list(choices));
-}
 
 std::string text_of(const json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
@@ -193,7 +175,7 @@ void resolve(RunConfig& c) {
   each_setting(c, [&](const char* name, const auto& value, const char*, const std::vector<std::string>& choices) {
     if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, std::string>) {
       const bool known = choices.empty() || std::find(choices.begin(), choices.end(), value) != choices.end();
-      require(known, "--{}: {}", name, complaint(value, choices));
+      require(known, "--{}: {}", name, not_one_of(value, choices));
       require(io::find_invalid_utf8(value) == std::string::npos,
               "--{} {}: the name is not UTF-8, as config.json needs it; rename it", name, value);
     }

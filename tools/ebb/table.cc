@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "table.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -137,6 +139,19 @@ void note_column(const CsvReader& reader, std::size_t at, const CsvSurvey& seen,
   }
 }
 
+// How to leave out all columns with too many words: names, tickets and addresses come together.
+std::string ignore_wide_columns(const CsvReader& reader, const std::vector<CsvSurvey>& seen,
+                                const std::set<std::size_t>& used_or_ignored, const std::vector<std::string>& ignored) {
+  std::vector<std::string> wide = ignored;
+  for (std::size_t c = 0; c < seen.size(); ++c) {
+    if (used_or_ignored.contains(c) || !seen[c].holds_too_many_words()) continue;
+    const std::string& name = reader.names()[c];
+    const bool sayable = reader.has_header() && !name.empty() && name.find_first_of(", '\"") == name.npos;
+    wide.push_back(sayable ? name : std::to_string(c + 1));
+  }
+  return fmt::format("--ignore {}", fmt::join(wide, ","));
+}
+
 // The index in this file of each column of the facts, and of the target.
 struct Places {
   std::vector<std::size_t> columns;
@@ -217,10 +232,13 @@ TableSurvey survey_table(const std::string& path, const TableChoices& choices) {
   if (!reader.has_header())
     survey.notes.push_back("the first line is an example and no header, so columns go by their numbers");
   if (reader.decimal() == ',') survey.notes.push_back("numbers have decimal commas");
+  ignored.insert(target);
+  const CsvAdvice advice{"name it in --missing", "--ignore the column",
+                         ignore_wide_columns(reader, seen, ignored, choices.ignore)};
   for (std::size_t c = 0; c < names.size(); ++c) {
-    if (c == target || ignored.contains(c)) continue;
+    if (ignored.contains(c)) continue;
     if (!seen[c].is_empty()) require_own_name(reader, c);
-    CsvColumn column = column_of(reader, c, seen[c], {"name it in --missing", "--ignore the column"});
+    CsvColumn column = column_of(reader, c, seen[c], advice);
     if (seen[c].is_empty() || seen[c].is_constant()) {
       const bool rounded = !seen[c].is_empty() && seen[c].words == 0 && !seen[c].written_alike;
       survey.notes.push_back(fmt::format("{} is {} in every row{} and is left out", name_of(reader, c),

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "choices.h"
 #include "trainer.h"
 
 namespace ebb::program {
@@ -19,7 +20,7 @@ struct TrainedWeights {
     command
         ->add_option("--use", which,
                      "Weights of the run: the best ones, or the last (best where validation chose them)")
-        ->check(CLI::IsMember({"best", "last"}));
+        ->check(one_of({"best", "last"}));
   }
   std::string path() const { return checkpoint.empty() ? checkpoint_of_run(run, which) : checkpoint; }
 };

@@ -494,6 +494,8 @@ TrainedModel load_llama_folder(const std::string& folder, std::int64_t context) 
 }
 
 std::string checkpoint_of_run(const std::string& path, const std::string& which) {
+  require(!std::filesystem::is_regular_file(path), Error::Kind::io,
+          "{}: this is a file, --run takes the folder of a run; did you mean '--checkpoint {}'?", path, path);
   const RunFolder folder(path);
   require(folder.holds_run() || folder.holds_checkpoint(), Error::Kind::io,
           "{}: there is no run in this folder, checkpoint.safetensors is missing", path);

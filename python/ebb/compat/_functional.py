@@ -406,3 +406,18 @@ def multi_head_attention_forward(
         found, attention = _core.scaled_dot_product_attention(q, k, v, mask, dropout=drops), None
     y = _core.linear(found.permute((2, 0, 1, 3)).reshape((times, batch, width)), out_proj_weight, out_proj_bias)
     return (y if batched else y.squeeze(1)), attention
+
+
+@function
+@rounded_once
+def cholesky_solve(input, input2, upper=False):
+    """X with A·X = B from B and the factor that cholesky gives of A: L·Lᵀ = A, or (upper) Uᵀ·U = A."""
+    half = _core.triangular_solve(input2, input, upper=upper, transposed=upper)
+    return _core.triangular_solve(input2, half, upper=upper, transposed=not upper)
+
+
+@function
+@rounded_once
+def cholesky_inverse(input, upper=False):
+    """The inverse of A from the factor that cholesky gives of it."""
+    return cholesky_solve(_core.eye(input.shape[-1], dtype=input.dtype), input, upper)
