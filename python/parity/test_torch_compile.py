@@ -4,10 +4,9 @@
 Run by run.py with pytest, in the Python that has PyTorch and transformers.
 """
 
-import sys
-
 import pytest
 import torch
+from patched_models import make, require_same, step, tokens
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -192,8 +191,6 @@ def test_dtypes_that_there_are_not_are_refused_by_name():
 
 
 def test_a_patched_model_compiles_in_one_graph_for_any_length(counter):
-    from test_patch import make, require_same, step, tokens
-
     model = ebb.torch.patch(make())
     compiled = torch.compile(model, backend=counter, fullgraph=True)
     for length in range(8, 28):
@@ -201,7 +198,3 @@ def test_a_patched_model_compiles_in_one_graph_for_any_length(counter):
         loss, gradients = step(compiled, tokens(3, length))
         require_same((loss, {name.removeprefix("_orig_mod."): g for name, g in gradients.items()}), expected)
     assert counter.frame_count <= 2
-
-
-if __name__ == "__main__":
-    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))

@@ -4,8 +4,6 @@
 Run by run.py with pytest, in the Python that has PyTorch.
 """
 
-import sys
-
 import pytest
 import torch
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
@@ -292,7 +290,3 @@ def test_gradients_of_gradients_and_dual_numbers_in_eager_mode(name):
 
     same(penalty(ours), penalty(theirs))
     same(tangent(ours), tangent(theirs))
-
-
-if __name__ == "__main__":
-    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))
