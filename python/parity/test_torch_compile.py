@@ -154,6 +154,21 @@ def test_distributed_tensors_are_refused_in_one_sentence(tmp_path):
         torch.distributed.destroy_process_group()
 
 
+def test_results_of_collectives_that_are_under_way(tmp_path):
+    from torch.distributed import _functional_collectives as collectives
+
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    try:
+        x, head, target = torch.randn(9, 6), torch.randn(11, 6, requires_grad=True), torch.randint(0, 11, (9,))
+        expected = torch.autograd.grad(F.cross_entropy(x @ head.T, target), head)[0]
+        summed = collectives.all_reduce(x, "sum", torch.distributed.group.WORLD)
+        assert type(summed) is not torch.Tensor
+        loss = ebb.torch.linear_cross_entropy(summed, head, target)
+        torch.testing.assert_close(torch.autograd.grad(loss, head)[0], expected)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 def test_make_fx_keeps_the_operations():
     from torch.fx.experimental.proxy_tensor import make_fx
 
