@@ -155,8 +155,9 @@ coverage: packages
 	@cd build/coverage && ctest --output-on-failure -j $$(nproc)
 	@python3 tools/coverage.py build/coverage --least 90 $(if $(FILES),--missing $(FILES))
 
+# ONLY='compare test_patch': those programs of python/parity alone.
 parity:
-	@python3 python/parity/run.py
+	@python3 python/parity/run.py $(ONLY)
 
 python-package: configure $(VENV)/complete
 	@grep -q EBB_BUILD_PYTHON:BOOL=ON $(BUILD)/CMakeCache.txt || cmake --preset $(PRESET) $(PYTHON_OPTIONS)

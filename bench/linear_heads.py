@@ -13,10 +13,10 @@ import statistics
 import time
 
 import torch
-import torch.nn.functional as F
 
 import ebb
 import ebb.torch
+from trl_formulas import FORMULAS
 
 
 class Device:
@@ -111,46 +111,14 @@ def formulas(d):
     hidden, labels = x.detach().reshape(d.answers, tokens, d.width).requires_grad_(), target.reshape(d.answers, tokens)
     with torch.no_grad():
         old = ebb.torch.linear_log_probs(hidden, head, labels)
-    reference, advantages, mask = old - 0.01, torch.linspace(-1, 1, d.answers, device=d.name), torch.ones_like(old)
-
-    def terms(m, p, old, reference, advantage):
-        ratio = m.exp(p - old)
-        gain = m.minimum(ratio * advantage, m.clip(ratio, 0.8, 1.28) * advantage)
-        away = reference - p
-        return -gain + 0.04 * (m.exp(away) - away - 1)
-
-    def grpo(m):
-        return lambda p, old, ref, adv, mask: (terms(m, p, old, ref, m.unsqueeze(adv, 1)) * mask).sum(-1) / mask.sum(-1)
-
-    def dapo(m):
-        return lambda p, old, ref, adv, weight: (terms(m, p, old, ref, m.unsqueeze(adv, 1)) * weight).sum(-1)
-
-    def gspo(m):
-        def f(p, old, adv, mask):
-            ratio = m.exp(((p - old) * mask).sum(-1) / mask.sum(-1))
-            return -m.minimum(ratio * adv, m.clip(ratio, 0.8, 1.28) * adv)
-
-        return f
-
-    def dpo(m):
-        log_sigmoid = ebb.log_sigmoid if m is ebb else F.logsigmoid
-
-        def f(p, ref):
-            r = p.sum(-1) - ref
-            n = r.shape[0] // 2
-            return -log_sigmoid(0.1 * (r[:n] - r[n:]))
-
-        return f
-
-    cases = {
-        "GRPO": (grpo, (old, reference, advantages, mask), {}),
-        "DAPO": (dapo, (old, reference, advantages, mask / mask.sum()), {"reduction": "sum"}),
-        "GSPO": (gspo, (old, advantages, mask), {}),
-        "DPO": (dpo, (reference.sum(-1),), {"sides": 2}),
-    }
+    mask, reference = torch.ones_like(old), old - 0.01
+    given = dict(old=old, reference=reference, advantage=torch.linspace(-1, 1, d.answers, device=d.name), mask=mask, weight=mask / mask.sum())
+    desirable = torch.arange(d.answers, device=d.name) % 2 == 0
+    given.update(reference_sum=reference.sum(-1), desirable=desirable, kl=torch.tensor(0.1, device=d.name))
     print(f"\n## linear_loss, {d.answers} answers of {tokens} tokens\n")
     print("| formula | Ebb's ms | over three products | GiB | torch's ms | over four | GiB |\n|---|---|---|---|---|---|---|")
-    for name, (formula, others, options) in cases.items():
+    for name, (formula, names, options) in FORMULAS.items():
+        others = [given[each] for each in names]
         _, three, four = d.products(x, head)
         row = []
         for m, kind in ((ebb, "ebb"), (torch, "torch")):
@@ -158,7 +126,8 @@ def formulas(d):
 
             def step():
                 hidden.grad = head.grad = None
-                ebb.torch.linear_loss(hidden, head, labels, f, *others, tensors=kind, **options).backward()
+                more = {name: value for name, value in options.items() if name != "sides" or kind == "ebb"}
+                ebb.torch.linear_loss(hidden, head, labels, f, *others, tensors=kind, **more).backward()
 
             row.append(d.timed(step))
         (a, held), (b, held_too) = row

@@ -70,7 +70,15 @@ def _define(backends):
         def einsum(self, pattern, *tensors):
             return _core.einsum(pattern, *tensors)
 
-    return EbbBackend
+    class DeferredBackend(backends.TorchBackend):
+        """Logits of patched models, which are no torch tensors and have their methods."""
+
+        framework_name = "ebb.torch"
+
+        def is_appropriate_type(self, tensor):
+            return isinstance(tensor, sys.modules["ebb.torch._deferred"].Deferred)
+
+    return EbbBackend, DeferredBackend
 
 
 class _Watcher(importlib.abc.MetaPathFinder):
@@ -87,7 +95,7 @@ class _Watcher(importlib.abc.MetaPathFinder):
 
         def exec_module(module):
             run(module)
-            module.EbbBackend = _define(module)
+            module.EbbBackend, module.DeferredBackend = _define(module)
 
         spec.loader.exec_module = exec_module
         return spec
@@ -96,6 +104,6 @@ class _Watcher(importlib.abc.MetaPathFinder):
 def register():
     """Called once, by the package."""
     if _MODULE in sys.modules:
-        sys.modules[_MODULE].EbbBackend = _define(sys.modules[_MODULE])
+        sys.modules[_MODULE].EbbBackend, sys.modules[_MODULE].DeferredBackend = _define(sys.modules[_MODULE])
     else:
         sys.meta_path.insert(0, _Watcher())

@@ -6,7 +6,6 @@ Run by run.py with pytest, in the Python that has PyTorch and transformers.
 """
 
 import copy
-import sys
 import threading
 
 import pytest
@@ -149,7 +148,3 @@ def test_other_threads_see_nothing_of_it(graphs):
     model.model.layers[0].register_forward_hook(look)
     require_same_step(model, compiled(model, graphs))
     assert len(graphs) > 1 and len(seen) >= 2 and all(seen)
-
-
-if __name__ == "__main__":
-    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))

@@ -5,7 +5,6 @@ Run by run.py with pytest, in the Python that has PyTorch, transformers and PEFT
 """
 
 import gc
-import sys
 import weakref
 
 import pytest
@@ -151,7 +150,3 @@ def test_other_losses_of_ebb_take_the_logits():
     expected = ebb.torch.mse_loss(outputs(model).logits, target)
     found = ebb.torch.mse_loss(outputs(ebb.torch.patch(model)).logits, target)
     assert torch.equal(found, expected)
-
-
-if __name__ == "__main__":
-    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))

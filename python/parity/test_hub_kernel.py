@@ -5,7 +5,6 @@ Run by run.py with pytest, in the Python that has PyTorch and transformers; `ker
 """
 
 import copy
-import sys
 
 import pytest
 import torch
@@ -108,7 +107,3 @@ def test_a_head_by_kernel_config(kernels):
     require_same(step(model), expected)
     assert fused() == before + 1
     torch.testing.assert_close(model.eval()(input_ids=tokens()).logits, logits)
-
-
-if __name__ == "__main__":
-    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))

@@ -4,8 +4,6 @@
 Run by run.py with pytest, in the Python that has PyTorch.
 """
 
-import sys
-
 import pytest
 import torch
 
@@ -192,7 +190,3 @@ def test_views_with_a_sign_are_read_with_it():
     assert negative.is_neg() and torch.equal(negative, x)
     assert torch.equal(ebb.torch.linear_log_probs(negative, head, target), ebb.torch.linear_log_probs(x, head, target))
     assert torch.equal(ebb.torch.to_torch(ebb.torch.from_torch(negative)), x)
-
-
-if __name__ == "__main__":
-    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))

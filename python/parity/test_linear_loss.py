@@ -4,8 +4,6 @@
 Run by run.py with pytest, in the Python that has PyTorch.
 """
 
-import sys
-
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
@@ -337,7 +335,3 @@ def test_bad_calls_are_one_sentence():
         arguments = [given.pop(name) for name in ("x", "head", "target")]
         with pytest.raises(kind, match=text):
             ebb.torch.linear_loss(*arguments, formula, given.pop("others"), **given)
-
-
-if __name__ == "__main__":
-    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))

@@ -5,8 +5,6 @@ of a GradScaler, one over the number of tokens.
 Run by run.py with pytest, in the Python that has PyTorch and transformers.
 """
 
-import sys
-
 import pytest
 import torch
 from patched_models import fused, make, tokens
@@ -80,7 +78,3 @@ def test_a_patched_model_trains_with_a_scaler():
     for name, p in plain.named_parameters():
         off = [(found[name] - p.grad).abs().max().item() for found in (ours, theirs)]
         assert off[0] <= 1.5 * off[1] + 1e-3 * p.grad.abs().max().item(), name
-
-
-if __name__ == "__main__":
-    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))

@@ -8,7 +8,6 @@ import json
 import sys
 
 import matrix
-import pytest
 import torch.multiprocessing as mp
 
 
@@ -45,7 +44,3 @@ def test_versions_that_cannot_be_imported_fail_and_the_others_are_written(tmp_pa
     assert "no transformers here" in capsys.readouterr().out
     page = (tmp_path / "page.md").read_text()
     assert "torch 1.0, transformers 1.0" in page and "(1) not run" in page
-
-
-if __name__ == "__main__":
-    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))

@@ -4,7 +4,6 @@
 Run by run.py with pytest, in the Python that has PyTorch and those packages.
 """
 
-import sys
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -151,7 +150,3 @@ def test_the_balance_of_experts_is_that_of_transformers(top_k, masked):
 def test_the_z_loss_of_routers_is_that_of_transformers():
     switch = pytest.importorskip("transformers.models.switch_transformers.modeling_switch_transformers")
     require_same(lambda z: ebb.router_z_loss(z), switch.router_z_loss_func, numbers((3, 5, 8)))
-
-
-if __name__ == "__main__":
-    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))

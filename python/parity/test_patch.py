@@ -219,7 +219,3 @@ def test_models_without_values_are_patched_unseen():
         for b in model.buffers():
             b.fill_(0.1)
     require_fused(model, step(ebb.torch.unpatch(copy.deepcopy(model))))
-
-
-if __name__ == "__main__":
-    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))

@@ -298,6 +298,70 @@ def test_logits_of_a_step_are_computed_when_looked_at():
         assert torch.is_tensor(eval_mode.logits)
 
 
+def test_logits_are_not_computed_with_another_head_than_theirs():
+    """The usual loop: the accuracy after the optimizer's step."""
+    model = ebb.torch.patch(make())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    output, seen = (model(input_ids=tokens(), labels=tokens()) for _ in range(2))
+    output.loss.backward()
+    early = seen.logits.argmax(-1)
+    optimizer.step()
+    assert torch.equal(seen.logits.argmax(-1), early)
+    with pytest.raises(RuntimeError, match="the head has changed since .by optimizer.step..... look at them before that"):
+        output.logits.argmax(-1)
+
+
+@pytest.mark.parametrize("ask", ["retain_grad", "hook", "grad"])
+def test_gradients_of_logits_are_there_or_refused(ask):
+    def gradient(logits, loss):
+        if ask == "grad":
+            return torch.autograd.grad(loss(), logits)[0]
+        kept = []
+        logits.retain_grad() if ask == "retain_grad" else logits.register_hook(kept.append)
+        loss().backward()
+        return logits.grad if ask == "retain_grad" else kept[0]
+
+    def own_loss(model):
+        logits = model(input_ids=tokens(), num_items_in_batch=torch.tensor(9)).logits
+        return gradient(logits, lambda: torch.nn.functional.cross_entropy(logits.reshape(-1, 211), tokens().reshape(-1)))
+
+    model = make()
+    expected = own_loss(model)
+    ebb.torch.patch(model)
+    if ask != "grad":  # which asks when the loss has been computed
+        torch.testing.assert_close(own_loss(model), expected, rtol=1e-5, atol=1e-8)
+    output = model(input_ids=tokens(), labels=tokens())
+    with pytest.raises(RuntimeError, match="the loss was computed without these logits, so they have no gradient"):
+        gradient(output.logits, lambda: output.loss)
+
+
+def test_einops_takes_logits():
+    einops = pytest.importorskip("einops")
+    model = make()
+    plain = model(input_ids=tokens(), labels=tokens()).logits
+    logits = ebb.torch.patch(model)(input_ids=tokens(), labels=tokens()).logits
+    rows = einops.rearrange(logits, "b t v -> (b t) v")
+    assert isinstance(rows, Logits) and rows._value is None and torch.equal(rows.value(), plain.reshape(-1, 211))
+    assert torch.equal(einops.rearrange(logits, "b t v -> v b t"), plain.permute(2, 0, 1))
+    torch.testing.assert_close(einops.reduce(logits, "b t v -> b", "max"), plain.amax((1, 2)))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_batch_without_a_label_leaves_no_nan(compiled):
+    """Trainer divides by the number of labels: a loss of 0/0, whose gradients are zeros."""
+
+    def gradients(model):
+        torch._dynamo.reset()
+        run = torch.compile(model, backend="aot_eager") if compiled else model
+        run(input_ids=tokens(), labels=torch.full((3, 17), -100), num_items_in_batch=torch.tensor(0)).loss.backward()
+        return [p.grad for p in model.parameters()]
+
+    for model in (make(), ebb.torch.patch(make())):
+        before = fused()
+        assert all(g.eq(0).all() for g in gradients(model))
+    assert fused() == before + (not compiled)
+
+
 @pytest.mark.parametrize("options", [{}, {"return_dict": False}], ids=str)
 def test_an_evaluation_can_skip_the_logits(options):
     model = make().eval()

@@ -5,7 +5,6 @@ Run by run.py with pytest, in the Python that has PyTorch and transformers.
 """
 
 import os
-import sys
 
 import pytest
 import torch
@@ -200,7 +199,3 @@ def test_a_tensor_parallel_head_trains_as_without_the_patch(world, tmp_path):
 @pytest.mark.parametrize("wrapper, kind, accumulation, refused", CASES)
 def test_shards_train_as_without_the_patch(wrapper, kind, accumulation, refused, tmp_path):
     mp.spawn(worker, (2, tmp_path / "meet", wrapper, kind, accumulation, refused), nprocs=2)
-
-
-if __name__ == "__main__":
-    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))

@@ -4,10 +4,9 @@
 Run by run.py with pytest, in the Python that has PyTorch and transformers.
 """
 
-import sys
-
 import pytest
 import torch
+from patched_models import make, require_same, step, tokens
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -155,6 +154,21 @@ def test_distributed_tensors_are_refused_in_one_sentence(tmp_path):
         torch.distributed.destroy_process_group()
 
 
+def test_results_of_collectives_that_are_under_way(tmp_path):
+    from torch.distributed import _functional_collectives as collectives
+
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    try:
+        x, head, target = torch.randn(9, 6), torch.randn(11, 6, requires_grad=True), torch.randint(0, 11, (9,))
+        expected = torch.autograd.grad(F.cross_entropy(x @ head.T, target), head)[0]
+        summed = collectives.all_reduce(x, "sum", torch.distributed.group.WORLD)
+        assert type(summed) is not torch.Tensor
+        loss = ebb.torch.linear_cross_entropy(summed, head, target)
+        torch.testing.assert_close(torch.autograd.grad(loss, head)[0], expected)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 def test_make_fx_keeps_the_operations():
     from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -192,8 +206,6 @@ def test_dtypes_that_there_are_not_are_refused_by_name():
 
 
 def test_a_patched_model_compiles_in_one_graph_for_any_length(counter):
-    from test_patch import make, require_same, step, tokens
-
     model = ebb.torch.patch(make())
     compiled = torch.compile(model, backend=counter, fullgraph=True)
     for length in range(8, 28):
@@ -201,7 +213,3 @@ def test_a_patched_model_compiles_in_one_graph_for_any_length(counter):
         loss, gradients = step(compiled, tokens(3, length))
         require_same((loss, {name.removeprefix("_orig_mod."): g for name, g in gradients.items()}), expected)
     assert counter.frame_count <= 2
-
-
-if __name__ == "__main__":
-    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))

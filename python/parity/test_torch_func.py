@@ -4,8 +4,6 @@
 Run by run.py with pytest, in the Python that has PyTorch.
 """
 
-import sys
-
 import pytest
 import torch
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
@@ -144,12 +142,12 @@ def test_linear_log_probs_in_transforms():
                 "gradients of each sample": vmap(grad(total, argnums=(0, 1)), in_dims=(0, None, 0))(x, head, target),
                 "grad of vmap": grad(lambda x, h: sum(vmap(total, in_dims=(0, None, 0))(x, h, target)), argnums=(0, 1))(x, head),
                 "jacrev": jacrev(lambda x: f(x, head, target[0])[0])(x[0]),
+                "a head for each sample": vmap(f)(x, numbers(B, C, 6, seed=5), target),
+                "its gradients": vmap(grad(total, argnums=(0, 1)))(x, numbers(B, C, 6, seed=5), target),
             }
         )
     for key, mine in found[0].items():
         same(mine, found[1][key])
-    with pytest.raises(RuntimeError, match="linear_log_probs: vmap takes hidden states and targets of each sample, and one head"):
-        vmap(ours, in_dims=(0, 0, 0))(x, head.expand(B, C, 6), target)
 
 
 @pytest.mark.parametrize("options", [{}, {"softcap": 2.0, "temperature": 1.3}], ids=str)
@@ -294,5 +292,9 @@ def test_gradients_of_gradients_and_dual_numbers_in_eager_mode(name):
     same(tangent(ours), tangent(theirs))
 
 
-if __name__ == "__main__":
-    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))
+@pytest.mark.parametrize("name", eager_calls())
+def test_the_vmap_before_torch_func_is_refused_in_one_sentence(name):
+    x = numbers(N, 3).requires_grad_()
+    y = eager_calls()[name][0](x).reshape(-1)
+    with pytest.raises(RuntimeError, match="several cotangents at a time .* need torch.func: jacrev"):
+        torch.autograd.grad(y, x, torch.eye(len(y), dtype=y.dtype), is_grads_batched=True)

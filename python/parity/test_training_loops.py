@@ -4,8 +4,6 @@
 Run by run.py with pytest, in the Python that has PyTorch, transformers and accelerate; Lightning is needed for a part of it.
 """
 
-import sys
-
 import pytest
 import torch
 import transformers
@@ -86,7 +84,3 @@ def test_trainer_evaluates_as_without_the_patch(options, tmp_path):
         )
         losses.append(transformers.Trainer(model=model, args=arguments, eval_dataset=rows).evaluate()["eval_loss"])
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
-
-
-if __name__ == "__main__":
-    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))

@@ -4,8 +4,6 @@
 Run by run.py with pytest, in the Python that has PyTorch and TRL.
 """
 
-import sys
-
 import pytest
 import torch
 from patched_models import make, require_same, tokens
@@ -188,7 +186,3 @@ def test_another_fused_head_is_refused(monkeypatch):
     monkeypatch.setattr(utils, "_ChunkedLogProbFunction", Other)
     with pytest.raises(ValueError, match=f"TRL {trl.__version__} has no fused LM head as this version of Ebb knows it"):
         ebb.torch.patch_trl()
-
-
-if __name__ == "__main__":
-    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))

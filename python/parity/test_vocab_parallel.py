@@ -4,8 +4,6 @@
 Run by run.py with pytest, in the Python that has PyTorch.
 """
 
-import sys
-
 import pytest
 import torch
 import torch.distributed as dist
@@ -173,7 +171,3 @@ def worker(rank, world, meet):
 @pytest.mark.parametrize("world", [2, 4])
 def test_heads_in_parts_are_as_one(world, tmp_path):
     mp.spawn(worker, (world, tmp_path / "meet"), nprocs=world)
-
-
-if __name__ == "__main__":
-    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))

@@ -5,7 +5,6 @@ Run by run.py with pytest, in the Python that has PyTorch, transformers, PEFT an
 """
 
 import os
-import sys
 import warnings
 
 import pytest
@@ -156,7 +155,3 @@ def worker(rank, meet):
 
 def test_partitioned_heads_train_as_without_the_patch(tmp_path):
     mp.spawn(worker, (tmp_path / "meet",), nprocs=WORLD)  # once: DeepSpeed takes its time to start
-
-
-if __name__ == "__main__":
-    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))

@@ -286,6 +286,8 @@ def test_gradients_of_others_are_scaled_where_they_lie():
         assert g.tolist() == list(range(19))
         ebb._core._scale(g, on_gpu(0.5, dtype="f64"))
         assert g.tolist() == [i / 2 for i in range(19)]
+        ebb._core._scale(g, on_gpu(float("inf")))
+        assert g.tolist() == [0] + [float("inf")] * 18
 
 
 # ---- capsules that lie

@@ -31,6 +31,14 @@ def count_fused():
         here.fused = getattr(here, "fused", 0) + 1
 
 
+def _watch_gradients(x):
+    if isinstance(x, Deferred):
+        x.watch_gradient()
+    elif isinstance(x, (list, tuple, dict)):
+        for part in x.values() if isinstance(x, dict) else x:
+            _watch_gradients(part)
+
+
 def _is_in_place(name):
     return name.endswith("_") and not name.endswith("__")
 
@@ -49,12 +57,17 @@ class Deferred:
     def mark_written(self):
         """The value is about to change in place."""
 
+    def watch_gradient(self):
+        """Somebody asks for the gradient of this."""
+
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
         if not args and "input" in kwargs:  # by its name
             args = (kwargs.pop("input"),)
         first = args[0] if args else None
+        if func is torch.autograd.grad:
+            _watch_gradients((args, kwargs))
         if isinstance(first, Deferred):
             handler = first.handler(func)
             if handler is not None:
@@ -68,6 +81,8 @@ class Deferred:
             raise AttributeError(name)
         if _is_in_place(name):
             self.mark_written()
+        if name in ("retain_grad", "register_hook"):
+            self.watch_gradient()
         found = getattr(self.value(), name)
         return (lambda *args, **kwargs: found(*values(args), **values(kwargs))) if callable(found) else found
 

@@ -40,6 +40,9 @@ class LogProbs(Deferred):
     def __repr__(self):
         return f"LogProbs({tuple(self.shape)}, {self.dtype}{', not computed' if self._value is None else ''})"
 
+    def watch_gradient(self):
+        self.logits.watch_gradient()
+
     @property
     def shape(self):
         return self.logits.shape
@@ -93,6 +96,7 @@ class LogProbs(Deferred):
             return linear_log_probs(x, head, classes, bias=bias, softcap=softcap, outputs=names, ignore_index=-(1 << 62))
 
         count_fused()
+        self.logits.mark_used()
         with torch.set_grad_enabled(self.with_gradients):  # of the sums, which are kept
             log_probs, mean, logsumexp = with_weights(self.logits.products, compute)
             self._sums = (self.sign * self.shape[-1]) * (mean - logsumexp)

@@ -53,7 +53,7 @@ class Logits(Deferred):
     logits that it comes from, with arguments; the first ones (made is None) come from F.linear.
 
     What would have been computed when they were made does not depend on when somebody looks: whether there are gradients, and
-    autocast's dtype, are those of then.
+    autocast's dtype, are those of then; that of a weight which has changed since cannot be computed.
     """
 
     def __init__(self, products, biases, cap, dtype, made=None, autocast=None):
@@ -61,6 +61,8 @@ class Logits(Deferred):
         self.made, self.autocast = made, autocast
         self.with_gradients = torch.is_grad_enabled() and (made is None or made[0].with_gradients)
         self.written = False  # in place, which the factors do not know of
+        self.used = False  # by a loss that was computed without them
+        self._versions = None if made is not None or torch.compiler.is_compiling() else _versions(self._factors())
         self._value = None
 
     @property
@@ -87,6 +89,18 @@ class Logits(Deferred):
     def mark_written(self):
         self.root.written = True
 
+    def mark_used(self):
+        if not torch.compiler.is_compiling():
+            self.root.used = True
+
+    def watch_gradient(self):
+        if self.root.used:
+            raise RuntimeError(
+                "patch: the loss was computed without these logits, so they have no gradient; unpatch the model to see it, or ask for "
+                "it (retain_grad, register_hook) before the loss is computed, in a forward hook of the head"
+            )
+        self.root.written = True  # whose losses are computed from their value
+
     def value(self):
         if self._value is None:
             with torch.set_grad_enabled(self.with_gradients):
@@ -98,11 +112,19 @@ class Logits(Deferred):
             source, name, args, kwargs = self.made
             return getattr(source.value(), name)(*values(args), **kwargs)
         product, bias = self.products[0], self.biases[0][0] if self.biases else None
+        if self._versions is not None and self._versions != _versions(self._factors()):
+            raise RuntimeError(
+                "patch: the logits of a training step are computed when something looks at them, and the head has changed since (by "
+                "optimizer.step()?); look at them before that"
+            )
         with torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None):
             if product.owner is not None:
                 return product.owner.product(product.x)
             _require_present(product.weight)
             return F.linear(product.x, product.weight, bias)
+
+    def _factors(self):
+        return (self.products[0].x, self.products[0].weight, *(b for b, _ in self.biases))
 
     def _then(self, name, *args, products=None, biases=None, cap=None, dtype=None, **kwargs):
         return Logits(
@@ -293,6 +315,11 @@ class Logits(Deferred):
         return x, head, bias, 0.0 if self.cap is None else self.cap
 
 
+def _versions(tensors):
+    """How often each was written to in place, where they count that."""
+    return [None if x.is_inference() else x._version for x in tensors]
+
+
 def _is_number(x):
     return isinstance(x, (int, float)) and not isinstance(x, bool)
 
@@ -406,6 +433,7 @@ def _fused_cross_entropy(input, target, weight, token_weight, options):
         return wide_linear_cross_entropy(x, head, target, bias, weight, token_weight, **(options | more))
 
     count_fused()
+    input.mark_used()
     with torch.set_grad_enabled(torch.is_grad_enabled() and input.with_gradients):
         loss = with_weights(input.products, compute)
     # Autocast computes losses of halves in f32.

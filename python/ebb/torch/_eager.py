@@ -11,7 +11,7 @@ from .. import _core
 from ..losses import registry
 from . import _exchange as exchange
 from . import _func
-from ._functions import rounds_late, spread
+from ._functions import require_one_cotangent, rounds_late, spread
 from ._stream import place
 
 
@@ -34,6 +34,7 @@ class Loss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
+        require_one_cotangent(registry[ctx.number]["name"])
         tensors = ctx.saved_tensors
         if torch.is_grad_enabled() or exchange.is_transformed():  # a graph of the gradients, or several cotangents at a time
             found = _func.gradients(ctx.number, ctx.wide, ctx.options, ctx.wrt, grad, *tensors)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Tensors from PyTorch to Ebb and back, on the same memory, and which tensors ebb.torch takes."""
 
+import math
+
 import torch
 from torch.autograd import forward_ad
 from torch.utils import dlpack
@@ -35,6 +37,8 @@ def from_torch(x):
 def _written_out(x):
     """x without a history, and with its signs in memory: those of a view such as z.conj().imag are not, and DLPack does not say so."""
     x = x.detach()
+    if type(x) not in PLAIN and hasattr(x, "trigger_wait"):  # the result of a collective that may still be under way
+        x = x.trigger_wait()
     return x.resolve_neg() if x.is_neg() else x
 
 
@@ -66,13 +70,20 @@ def inputs(tensors):
     return [None if x is None else taken(x) for x in tensors]
 
 
+def times(gradient, factor):
+    """Zeros stay zeros, whatever the factor: tokens that do not count leave no NaN behind where the loss is divided by their number."""
+    return torch.where(gradient == 0, gradient, gradient * factor)
+
+
 def scale(gradients, factor):
     """Multiplies in place. Usually the factor is 1: then gradients are not touched. A GPU looks by itself."""
     if not factor.is_cuda:
         number = factor.item()
-        if number != 1:
-            for g in gradients:
+        for g in gradients if number != 1 else ():
+            if math.isfinite(number):
                 g.mul_(number)
+            else:
+                g.copy_(times(g, number))
         return
     with place((factor,)):
         factor = taken(factor)

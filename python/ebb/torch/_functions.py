@@ -4,6 +4,7 @@
 import torch
 
 from ..losses import registry
+from ._exchange import times
 
 
 def differentiable(number, needed):
@@ -23,7 +24,7 @@ def scaled(gradients, factor):
     found = []
     for g in gradients:
         wide = torch.promote_types(g.dtype, factor.dtype)
-        found.append((g.to(wide) * factor.to(wide)).to(g.dtype))
+        found.append(times(g.to(wide), factor.to(wide)).to(g.dtype))
     return found
 
 
@@ -32,6 +33,14 @@ def rounds_late(tensors, wrt):
     summed, above them, and what GradScaler multiplies the loss by has to come before they are rounded.
     """
     return any(tensors[k].dtype is torch.float16 for k in wrt)
+
+
+def require_one_cotangent(name):
+    """is_grads_batched and vectorize=True are the vmap that PyTorch had before torch.func; functions in Python cannot take part."""
+    depth = torch._C._vmapmode_increment_nesting()
+    torch._C._vmapmode_decrement_nesting()
+    if depth > 1:
+        raise RuntimeError(f"{name}: several cotangents at a time (is_grads_batched, vectorize=True) need torch.func: jacrev, or vmap of vjp")
 
 
 # ---- functions of torch.func's that take one sample at a time
@@ -43,11 +52,11 @@ def leading(x, axis, count):
 
 
 def one_by_one(function, info, in_dims, constants, tensors):
-    """vmap: function.apply(*constants, *tensors) of each sample."""
+    """vmap: function(*constants, *tensors) of each sample."""
     parts = [
         [None] * info.batch_size if t is None else leading(t, d, info.batch_size).unbind() for t, d in zip(tensors, in_dims)
     ]
-    each = [function.apply(*constants, *sample) for sample in zip(*parts)]
+    each = [function(*constants, *sample) for sample in zip(*parts)]
     return tuple(torch.stack(results) for results in zip(*each)), (0,) * len(each[0])
 
 

@@ -9,7 +9,7 @@ import torch
 
 from .. import _core
 from . import _exchange as exchange
-from ._functions import dense, last_derivative, one_by_one, rounds_late, scaled, spread
+from ._functions import dense, last_derivative, one_by_one, require_one_cotangent, rounds_late, scaled, spread
 from ._log_probs import linear_log_probs
 from ._stream import place
 from ._token_statistics import number
@@ -56,6 +56,7 @@ class Loss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
+        require_one_cotangent("linear_loss")
         if torch.is_grad_enabled() or exchange.is_transformed():  # a graph of the gradients
             (known, ctx.gradients), tensors = (ctx.gradients or (), None), ctx.saved_tensors
             found = scaled(Gradients.apply(ctx.call, ctx.wrt, len(known), *known, *tensors), grad)
@@ -106,7 +107,7 @@ class Transformed(torch.autograd.Function):
 
     @staticmethod
     def vmap(info, in_dims, call, wrt, *tensors):
-        return one_by_one(Transformed, info, in_dims[2:], (call, wrt), tensors)
+        return one_by_one(Transformed.apply, info, in_dims[2:], (call, wrt), tensors)
 
 
 class Gradients(torch.autograd.Function):
@@ -140,7 +141,7 @@ class Gradients(torch.autograd.Function):
 
     @staticmethod
     def vmap(info, in_dims, call, wrt, known, *tensors):
-        return one_by_one(Gradients, info, in_dims[3:], (call, wrt, known), tensors)
+        return one_by_one(Gradients.apply, info, in_dims[3:], (call, wrt, known), tensors)
 
 
 class Second(last_derivative("linear_loss: PyTorch can differentiate it twice; ebb's linear losses more often")):
@@ -158,7 +159,7 @@ class Second(last_derivative("linear_loss: PyTorch can differentiate it twice; e
 
     @staticmethod
     def vmap(info, in_dims, call, wrt, *tensors):
-        return one_by_one(Second, info, in_dims[2:], (call, wrt), tensors)
+        return one_by_one(Second.apply, info, in_dims[2:], (call, wrt), tensors)
 
 
 @torch.library.custom_op(

@@ -9,7 +9,7 @@ import torch
 
 from .. import _core
 from . import _exchange as exchange
-from ._functions import dense, last_derivative, leading, one_by_one
+from ._functions import dense, last_derivative, leading, one_by_one, require_one_cotangent
 from ._stream import place
 
 OUTPUTS = ("log_probs", "entropy", "logsumexp", "log_sum_sq_probs", "mean_logits", "argmax")
@@ -137,6 +137,7 @@ class Values(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads):
+        require_one_cotangent("linear_log_probs")
         wrt = _positions_of(ctx.needs_input_grad)
         *options, names = ctx.options
         used = [k for k, name in enumerate(names) if name != "argmax"]
@@ -155,8 +156,8 @@ class Values(torch.autograd.Function):
 
     @staticmethod
     def vmap(info, in_dims, x, head, target, bias, *options):
-        if in_dims[1] is not None or in_dims[3] is not None:
-            raise RuntimeError("linear_log_probs: vmap takes hidden states and targets of each sample, and one head for all")
+        if in_dims[1] is not None or in_dims[3] is not None:  # a head for each sample
+            return one_by_one(lambda *sample: Values.apply(*sample, *options), info, in_dims[:4], (), (x, head, target, bias))
         rows = leading(x, in_dims[0], info.batch_size), leading(target, in_dims[2], info.batch_size)
         found = Values.apply(rows[0], head, rows[1], bias, *options)
         return found, (0,) * len(found)
@@ -205,7 +206,7 @@ class Gradients(torch.autograd.Function):
             moved = [t if t is None else leading(t, d, info.batch_size) for t, d in zip(tensors, in_dims[2:])]
             moved[1], moved[3] = tensors[1], tensors[3]
             return Gradients.apply(wrt, options, *moved), (0,)
-        return one_by_one(Gradients, info, in_dims[2:], (wrt, options), tensors)
+        return one_by_one(Gradients.apply, info, in_dims[2:], (wrt, options), tensors)
 
 
 class Tangents(torch.autograd.Function):
@@ -241,7 +242,7 @@ class Tangents(torch.autograd.Function):
             rows = [leading(t, d, info.batch_size) for t, d in ((x, in_dims[2]), (target, in_dims[4]), (tangents[0], in_dims[6]))]
             found = Tangents.apply(at, options, rows[0], head, rows[1], bias, rows[2])
             return found, (0,) * len(found)
-        return one_by_one(Tangents, info, in_dims[2:], (at, options), (x, head, target, bias, *tangents))
+        return one_by_one(Tangents.apply, info, in_dims[2:], (at, options), (x, head, target, bias, *tangents))
 
 
 class Second(Last):
@@ -255,7 +256,7 @@ class Second(Last):
 
     @staticmethod
     def vmap(info, in_dims, wrt, options, count, *tensors):
-        return one_by_one(Second, info, in_dims[3:], (wrt, options, count), tensors)
+        return one_by_one(Second.apply, info, in_dims[3:], (wrt, options, count), tensors)
 
 
 def of_tensors(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Multiplies dense elements by one number; where that is 1 they are not touched.
+// Multiplies dense elements by one number; where that is 1 they are not touched, and zeros stay zeros whatever it is.
 #pragma once
 #include "cuda/kernels/args/elements.h"
 #include "cuda/kernels/parts/element.h"
@@ -17,6 +17,11 @@ struct alignas(16) Vector {
   T of[16 / sizeof(T)];
 };
 
+EBB T scaled(T x, A f) {
+  const A value = load(x);
+  return value == (A)0 ? x : store(value * f);
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads) scale(const Args a) {
   const A f = factor_of(a.factor);
   if (f == (A)1) return;
@@ -25,10 +30,10 @@ extern "C" __global__ void __launch_bounds__(kThreads) scale(const Args a) {
   EACH(i, wide) {
     Vector v = ((const Vector*)a.data)[i];
 #pragma unroll
-    for (int k = 0; k < kWide; ++k) v.of[k] = store(load(v.of[k]) * f);
+    for (int k = 0; k < kWide; ++k) v.of[k] = scaled(v.of[k], f);
     ((Vector*)a.data)[i] = v;
   }
-  EACH(j, a.n - wide * kWide) a.data[wide * kWide + j] = store(load(a.data[wide * kWide + j]) * f);
+  EACH(j, a.n - wide * kWide) a.data[wide * kWide + j] = scaled(a.data[wide * kWide + j], f);
 }
 
 }  // namespace ebb::cuda
