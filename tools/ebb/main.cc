@@ -56,7 +56,7 @@ void refuse_numbers_beyond_their_types(CLI::App& app) {
   }
 }
 
-// What other programs call an option of ours.
+// Names that other programs use for our options.
 constexpr std::pair<std::string_view, std::string_view> kNamesElsewhere[] = {
     {"--learning-rate", "--lr"},         {"--early-stopping", "--patience"},
     {"--hidden-layers", "--hidden"},     {"--hidden-layer-sizes", "--hidden"},
