@@ -15,8 +15,9 @@ std::uint32_t normalized_axes(const char* op, const Tensor& x, const Shape& norm
 // The mean over these axes, which stay with size 1.
 Tensor row_mean(const Tensor& x, std::uint32_t mask);
 
-// (x − mean)·1/sqrt(var + eps) over any axes, as one operation with the rule of layer_norm; x in f32 or f64.
-Tensor standardized(const Tensor& wide, std::uint32_t axes, double eps);
+// (x − mean)·1/sqrt(var + eps) over any axes, as one operation with the rule of layer_norm; x in f32 or f64. A weight
+// that is the same along the axes is part of the operation, so that its rule can keep it out of the sums.
+Tensor standardized(const Tensor& wide, std::uint32_t axes, double eps, const Tensor& weight = {});
 
 // A vector with one element per channel, broadcastable to [N, C, ...]: [C, 1, ...]. Undefined stays undefined.
 Tensor along_channels(const Tensor& vector, int rank);
