@@ -7,10 +7,15 @@
 A row is a function of breadth/table.py at sizes of one kind (breadth/sizes.py: round, odd, extreme) that are drawn from the
 seed, in f32 or bf16. Both get the same inputs and cotangents; results are compared first. Ebb's function is compiled
 (`ebb.compile`) where it can be. Contenders take turns, a time is the median over the rounds, and a row's ratio is
-PyTorch's time over Ebb's: below 1, Ebb is behind. Where results differ, PyTorch's of f64 say who is off. Rows come in random order, so that a run which the budget ends is a sample.
+PyTorch's time over Ebb's: below 1, Ebb is behind. Where results differ, PyTorch's of f64 say who is off. Rows come in random order,
+so that a run which the budget ends is a sample.
+
+All rows in little time: several processes with --shard 0/14 ... 13/14 disturb each other's times, but compile every kernel;
+then one alone measures again what was behind: --again SHARD.json... with the same seed.
 """
 
 import argparse
+import json
 import random
 import re
 import sys
@@ -33,6 +38,9 @@ def parse_arguments():
     parser.add_argument("--seed", type=int, default=1, help="draws sizes, inputs and the order")
     parser.add_argument("--budget", type=float, help="seconds after which no row is begun")
     parser.add_argument("--only", default="", help="a regular expression that the names of functions match")
+    parser.add_argument("--shard", default="0/1", metavar="K/N", help="every N-th row, from row K on")
+    parser.add_argument("--again", type=Path, nargs="+", default=[], metavar="JSON", help="only rows that stand in these files with a ratio below --below")
+    parser.add_argument("--below", type=float, default=1.1)
     parser.add_argument("--scale", choices=sizes.ELEMENTS, help="of sizes; that of the device unless given")
     parser.add_argument("--kinds", default=",".join(sizes.KINDS), help="of sizes")
     parser.add_argument("--dtypes", default="f32,bf16")
@@ -40,6 +48,7 @@ def parse_arguments():
     parser.add_argument("--threads", type=int, help="of both; all cores unless given")
     parser.add_argument("--processor-time", action="store_true", help="instead of wall time: for --threads 1 on a machine that others use, too")
     parser.add_argument("--tf32", action="store_true", help="on a GPU: f32 products and convolutions of both by TF32, of neither without")
+    parser.add_argument("--kernels", type=int, default=0, metavar="N", help="on a GPU: the N longest kernels of both, with --json")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)
     return parser.parse_args()
@@ -48,15 +57,22 @@ def parse_arguments():
 def planned(options):
     """(row, kind, dtype) in random order, the same for a seed."""
     found = []
+    again = {r["row"] for file in options.again for r in json.loads(file.read_text())["rows"] if r.get("ratio", options.below) < options.below}
     for row in ROWS:
         if not re.search(options.only, row.name):
             continue
         floats = re.search(r"=(?!whole|order|mask|starts|labels|filled|seen)\w", row.inputs)
         for kind in sizes.kinds_of(row.family):
             for dtype in options.dtypes.split(",") if floats else ["f32"]:
-                found.append((row, kind, dtype))
+                if not options.again or key(row, kind, dtype) in again:
+                    found.append((row, kind, dtype))
     random.Random(options.seed).shuffle(found)
-    return found
+    first, step = map(int, options.shard.split("/"))
+    return found[first::step]
+
+
+def key(row, kind, dtype):
+    return f"{row.name} {row.expression} {kind} {dtype}"
 
 
 def difference(ours, theirs):
@@ -108,12 +124,13 @@ class Comparison:
         from gpu import timing
 
         torch = self.torch
-        seed = f"{self.options.seed} {row.name} {row.expression} {kind} {dtype}"
+        row_key = key(row, kind, dtype)
+        seed = f"{self.options.seed} {row_key}"
         kind, drawn = sizes.drawn(row.family, kind, seed, self.scale)
         if kind not in self.options.kinds.split(","):
             return None
         given = arrays(row, drawn, random.Random(seed).getrandbits(64))
-        result = {"name": row.name, "dtype": dtype, "kind": kind, "grad": row.grad,
+        result = {"name": row.name, "row": row_key, "dtype": dtype, "kind": kind, "grad": row.grad,
                   "shapes": {name: list(a.shape) for name, (a, _) in given.items()},
                   "sizes": {name: s for name, s in drawn.items() if isinstance(s, int) and re.search(rf"\b{name}\b", row.expression)}}
         wanted = [k for k, (_, w) in enumerate(given.values()) if w]
@@ -126,6 +143,7 @@ class Comparison:
             cotangents = [torch.randn(y.shape, device=y.device).to(y.dtype) for y in values] if wanted else []
             theirs = self.Torch.call(function, tensors, wanted, cotangents)
             expected = theirs()
+            self.machine.synchronize()  # its errors are not ours
         except Exception as error:
             return {**result, "without": f"PyTorch: {self.first_line(error)}"}
         try:
@@ -162,7 +180,20 @@ class Comparison:
             times = timing.medians(self.machine, contenders, rounds, 0.005)
         result.update({f"{name}_s": t["median_s"] for name, t in times.items()})
         result["ratio"] = result["torch_s"] / result["ebb_s"]
+        if self.options.kernels:
+            result["kernels"] = {name: self.kernels(call) for name, call in contenders.items()}
         return result
+
+    def kernels(self, call, calls=3):
+        """[name, launches and microseconds per call], the longest first."""
+        from torch.profiler import ProfilerActivity, profile
+
+        with profile(activities=[ProfilerActivity.CUDA]) as run:
+            for _ in range(calls):
+                call()
+            self.machine.synchronize()
+        found = [[e.key[:120], e.count / calls, round(e.self_device_time_total / calls, 1)] for e in run.key_averages() if e.self_device_time_total]
+        return sorted(found, key=lambda k: -k[2])[: self.options.kernels]
 
     def in_f64(self, function, tensors, wanted, cotangents):
         """PyTorch's results for the same inputs in f64: they say who is off. None where it has none."""

@@ -12,6 +12,7 @@
 #include "core/format_error.h"
 #include "core/parallel.h"
 #include "ebb/autograd.h"
+#include "ebb/backward/linalg.h"
 #include "ebb/ops.h"
 #include "graph/node.h"
 #include "ops/build.h"
@@ -305,24 +306,42 @@ std::vector<Tensor> qr_rule(const Tensor& grad, const Tensor& output, const std:
 
 }  // namespace
 
-// The sign is that of the matrix with its rows scaled to a largest element of 1, whose determinant does not overflow.
-// With one row multiplied by it the determinant is positive, and so has a logarithm.
+namespace {
+
+// log det of A, and of A with its first row negated: NaN where that is negative, and -inf where it is 0. Both are
+// factored in one call, with the same pivots.
+std::pair<Tensor, Tensor> logarithms_of_both_signs(const Tensor& a) {
+  const Tensor factors = where(arange(a.size(-1)) == 0, -1.0, ones({a.size(-1)}, a.dtype()));
+  const Tensor both = logdet(stack({a, a * unsqueeze(factors, -1)}, 0));
+  return {select(both, 0, 0), select(both, 0, 1)};
+}
+
+}  // namespace
+
+// y = log |det A|    dA = g·A⁻ᵀ, whatever the sign
 std::pair<Tensor, Tensor> slogdet(const Tensor& a) {
   require_matrices("slogdet", a);
   const std::int64_t n = a.size(-1);
   require(a.size(-2) == n, "slogdet: needs square matrices, got shape {}", a.shape());
   const Tensor wide = widen(a);
   if (n == 0) return {cast(det(a), a.dtype()), cast(log(det(wide)), a.dtype())};
-  Tensor sign_of_det;
+  Tensor sign;
   {
     NoHistory scope;
-    const Tensor largest = max(abs(wide), -1, true);
-    sign_of_det = sign(det(wide / where(largest == 0, 1, largest)));
+    const auto [plus, minus] = logarithms_of_both_signs(wide);
+    const Tensor of_plus = where(plus == -std::numeric_limits<double>::infinity(), 0.0, ones_like(plus));
+    sign = where(isnan(plus), where(isnan(minus), minus, -1.0), of_plus);
   }
-  const Tensor factor = where(sign_of_det < 0, -1.0, ones_like(sign_of_det));
-  const Tensor first = arange(n) == 0;
-  const Tensor turned = wide * where(unsqueeze(first, -1), unsqueeze(unsqueeze(factor, -1), -1), 1);
-  return {cast(sign_of_det, a.dtype()), cast(logdet(turned), a.dtype())};
+  const Tensor size = custom_function(
+      [](const std::vector<Tensor>& x) {
+        const auto [plus, minus] = logarithms_of_both_signs(x[0]);
+        return where(isnan(plus), minus, plus);
+      },
+      [](const Tensor& grad, const Tensor&, const std::vector<Tensor>& x) {
+        return std::vector<Tensor>{logdet_backward(grad, x[0])};
+      },
+      {wide});
+  return {cast(sign, a.dtype()), cast(size, a.dtype())};
 }
 
 std::pair<Tensor, Tensor> eigh(const Tensor& a) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <limits>
+
 #include "autograd/rules.h"
 #include "core/format_error.h"
 #include "ebb/backward/index.h"
@@ -13,10 +15,12 @@ namespace {
 
 using Cotangents = std::vector<Tensor>;
 
-// Elements of src that survive a scatter: those not overwritten by a later one with the same target.
+// Elements of src that survive a scatter: those not overwritten by a later one with the same target. They are numbered
+// in i32 if that is enough: half of the bytes of all those numbers.
 Tensor stayed(const Shape& shape, int axis, const Tensor& index) {
-  const Tensor number = reshape(arange(index.numel()), index.shape());
-  const Tensor last = scatter_node(full(shape, -1, DType::i64), axis, index, number);
+  const DType dtype = index.numel() <= std::numeric_limits<std::int32_t>::max() ? DType::i32 : DType::i64;
+  const Tensor number = reshape(arange(0, index.numel(), 1, dtype), index.shape());
+  const Tensor last = scatter_node(full(shape, -1, dtype), axis, index, number);
   return gather_node(last, axis, index) == number;
 }
 
@@ -100,10 +104,12 @@ Cotangents scatter_rule(const RuleContext& c) {
   return {x, {}, src};
 }
 Cotangents index_select_rule(const RuleContext& c) {
-  return {index_select_backward(c.grad, c.inputs[0].shape(), c.attrs.i[0], c.inputs[1]), {}};
+  const auto lines = static_cast<IndexLines>(c.attrs.i[1]);
+  return {index_zero_add(c.grad, static_cast<int>(c.attrs.i[0]), c.inputs[1], c.inputs[0].shape(), lines), {}};
 }
 Cotangents index_zero_add_rule(const RuleContext& c) {
-  return {index_select_node(c.grad, static_cast<int>(c.attrs.i[0]), c.inputs[1]), {}};
+  const auto lines = static_cast<IndexLines>(c.attrs.i[1]);
+  return {index_select_node(c.grad, static_cast<int>(c.attrs.i[0]), c.inputs[1], lines), {}};
 }
 // Σ y·w·x[index] is linear in x, w and y: see ops/index_nodes.h.
 Cotangents weighted_gather_rule(const RuleContext& c) {

@@ -20,6 +20,7 @@
 #include "cuda/library/kernels.h"
 #include "cuda/library/library.h"
 #include "cuda/library/scatter_plan.h"
+#include "cuda/library/weight_gradient.h"
 #include "cuda/print/joined_text.h"
 #include "cuda/print/sweep_text.h"
 #include "cuda/runtime/compile_ahead.h"
@@ -80,6 +81,10 @@ class CudaBackend final : public Backend, private Recordings {
   std::string describe(const LibraryCall& call) const override {
     const bool scatters = call.op == Op::scatter || call.op == Op::scatter_zero_add || call.op == Op::index_zero_add;
     if (call.op == Op::matmul && call.attrs.options) return describe_fp8(call);
+    if (call.op == Op::conv_weight_gradient) {
+      const auto plan = plan_weight_gradient(call, gpu_.model());
+      return plan ? cuda::describe(*plan) : "";
+    }
     return scatters ? cuda::describe(plan_scatter(call, gpu_.model())) : "";
   }
 

@@ -121,14 +121,17 @@ Tensor log_sums_up_to_each(const Tensor& x, int at, std::int64_t n) {
 // logcumsumexp along the middle axis of three. Very short lines are read once for every element. Short ones double the
 // distance of what is added: log2(n) passes. Long ones are cut into blocks, whose prefixes are computed at once, and
 // the blocks' last elements are the same problem: 512 lines of 32,000 take 0.34 ms on an H200, by doubling 1.33, with
-// blocks of 16 0.45. A CPU is as fast either way between 300 and 900 elements.
-Tensor log_sums_so_far(const Tensor& x) {
-  constexpr std::int64_t kBlock = 8, kShort = 512;
+// blocks of 16 0.45. A CPU is as fast either way between 300 and 900 elements. On a GPU every pass goes through memory,
+// and blocks of eight are worth three passes: in lines of 129 elements eight passes and their gradients took 2.5 ms for
+// 17 million numbers. (The limit for GPUs is chosen, not measured.)
+std::int64_t longest_doubled(Device device) { return device.kind == Device::Kind::cuda ? 64 : 512; }
+Tensor log_sums_so_far(const Tensor& x, std::int64_t most_doubled) {
+  constexpr std::int64_t kBlock = 8;
   constexpr double kNothing = -std::numeric_limits<double>::infinity();
   const std::int64_t outer = x.shape()[0], n = x.shape()[1], inner = x.shape()[2], blocks = (n + kBlock - 1) / kBlock;
   if (n <= 1) return x;
   if (n <= kBlock) return log_sums_up_to_each(reshape(x, {outer, 1, n, inner}), 1, n);
-  if (n <= kShort) {
+  if (n <= most_doubled) {
     Tensor y = x;
     for (std::int64_t d = 1; d < n; d *= 2) y = logaddexp(y, delayed(y, 1, d, kNothing));
     return y;
@@ -137,7 +140,7 @@ Tensor log_sums_so_far(const Tensor& x) {
   const Tensor whole = rest ? cat({x, full({outer, rest, inner}, kNothing, x.dtype())}, 1) : x;
   const Tensor inside = log_sums_up_to_each(reshape(whole, {outer, blocks, 1, kBlock, inner}), 2, kBlock);
   const Tensor lasts = reshape(narrow(inside, 2, kBlock - 1, 1), {outer, blocks, inner});
-  const Tensor before = unsqueeze(delayed(log_sums_so_far(lasts), 1, 1, kNothing), 2);
+  const Tensor before = unsqueeze(delayed(log_sums_so_far(lasts, most_doubled), 1, 1, kNothing), 2);
   return narrow(reshape(logaddexp(inside, before), {outer, blocks * kBlock, inner}), 1, 0, n);
 }
 
@@ -154,14 +157,14 @@ Tensor logcumsumexp(const Tensor& x, std::int64_t axis) {
   const Tensor real = as_real(x);
   if (x.rank() == 0) return normalize_axis("logcumsumexp", axis, 1), real;
   const int a = normalize_axis("logcumsumexp", axis, x.rank());
-  return deferred({&real}, {a}, [](Formula::Operands in, Formula::Options o) {
+  return deferred({&real}, {a, longest_doubled(real.device())}, [](Formula::Operands in, Formula::Options o) {
     const Tensor& numbers = in[0];
     const Shape& shape = numbers.shape();
     const auto along = static_cast<int>(o[0]);
     std::int64_t outer = 1, inner = 1;
     for (int k = 0; k < shape.rank(); ++k) (k < along ? outer : inner) *= k == along ? 1 : shape[k];
     const Tensor lines = reshape(widen(numbers), {outer, shape[along], inner});
-    return cast(reshape(log_sums_so_far(lines), shape), numbers.dtype());
+    return cast(reshape(log_sums_so_far(lines, o[1]), shape), numbers.dtype());
   });
 }
 

@@ -7,6 +7,7 @@
 #include "core/format_error.h"
 #include "ebb/ops.h"
 #include "ops/build.h"
+#include "ops/index_nodes.h"
 #include "ops/shape_nodes.h"
 
 namespace ebb {
@@ -68,6 +69,12 @@ Tensor fold(const Tensor& x, SizePair output, SizePair window, const UnfoldOptio
   require(x.rank() == 3 && x.shape()[1] % taps == 0 && x.shape()[2] == w.count[0] * w.count[1],
           "fold: needs [N, C·{}, {}], got shape {}", taps, w.count[0] * w.count[1], x.shape());
   const std::int64_t n = x.shape()[0], channels = x.shape()[1] / taps;
+  if (o.stride == window && o.dilation == SizePair(1) && w.count[0] * window[0] == w.padded[0] &&
+      w.count[1] * window[1] == w.padded[1]) {  // windows that lie side by side: elements only move
+    const Tensor parts = reshape(x, {n, channels, window[0], window[1], w.count[0], w.count[1]});
+    return pad(reshape(permute(parts, {0, 1, 4, 2, 5, 3}), {n, channels, w.padded[0], w.padded[1]}),
+               {-o.padding[1], -o.padding[1], -o.padding[0], -o.padding[0]});
+  }
   const Tensor at = positions(w, window, o);
   const Tensor plane = index_add(zeros({n, channels, w.padded[0] * w.padded[1]}, x.dtype()), 2,
                                  reshape(at, {at.numel()}), reshape(x, {n, channels, at.numel()}));
@@ -125,7 +132,7 @@ struct Resize {
     return (static_cast<double>(i) + 0.5) * step - 0.5;
   }
   Tensor taken(const Tensor& x, const std::vector<std::int64_t>& at) const {
-    return index_select(x, axis, numbers_of_formula(at, Shape{to}));
+    return index_select_node(x, axis, numbers_of_formula(at, Shape{to}), IndexLines::ascending);
   }
   Tensor weights(const Tensor& x, const std::vector<double>& w) const {
     Shape along;
@@ -235,6 +242,7 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
           x.shape());
   require(!o.align_corners || cubic || linear, "interpolate: align_corners has no meaning for the mode '{}'", o.mode);
   Tensor y = widen(x);
+  std::vector<std::int64_t> planes;  // their sizes, where both axes are pooled at once
   for (int k = 0; k < axes; ++k) {
     const std::size_t at = given == 1 ? 0 : static_cast<std::size_t>(k);
     Resize r{k + 2, x.shape()[k + 2], 0, 0, o.align_corners};
@@ -252,6 +260,10 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
     } else {
       r.step = static_cast<double>(r.from) / static_cast<double>(r.to);
     }
+    if (area && axes == 2) {
+      planes.push_back(r.to);
+      continue;
+    }
     if (r.from == r.to && r.step == 1) continue;
     if (o.antialias) {
       y = filtered(y, r, cubic);
@@ -259,6 +271,7 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
     }
     y = nearby ? nearest(y, r, exact) : area ? areas(y, r) : cubic ? cubically(y, r) : linearly(y, r);
   }
+  if (!planes.empty()) return adaptive_avg_pool2d(x, {planes[0], planes[1]});
   return cast(y, x.dtype());
 }
 

@@ -85,12 +85,16 @@ Tensor scatter_node(const Tensor& x, int axis, const Tensor& index, const Tensor
   return make_node(Op::scatter, x.dtype(), x.shape(), {x, index, src}, along(axis));
 }
 
-Tensor index_select_node(const Tensor& x, int axis, const Tensor& index) {
-  return make_node(Op::index_select, x.dtype(), x.shape().with(axis, index.numel()), {x, index}, along(axis));
+Tensor index_select_node(const Tensor& x, int axis, const Tensor& index, IndexLines lines) {
+  Attrs attrs = along(axis);
+  attrs.i[1] = static_cast<std::int64_t>(lines);
+  return make_node(Op::index_select, x.dtype(), x.shape().with(axis, index.numel()), {x, index}, attrs);
 }
 
-Tensor index_zero_add(const Tensor& src, int axis, const Tensor& index, const Shape& shape) {
-  return make_node(Op::index_zero_add, src.dtype(), shape, {src, index}, along(axis), "index_add");
+Tensor index_zero_add(const Tensor& src, int axis, const Tensor& index, const Shape& shape, IndexLines lines) {
+  Attrs attrs = along(axis);
+  attrs.i[1] = static_cast<std::int64_t>(lines);
+  return make_node(Op::index_zero_add, src.dtype(), shape, {src, index}, attrs, "index_add");
 }
 
 Tensor weighted_gather_node(const Tensor& x, const Tensor& index, const Tensor& weight) {

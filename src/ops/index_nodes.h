@@ -17,8 +17,9 @@ Tensor scatter_zero_add(const Tensor& src, int axis, const Tensor& index, const 
                         IndexLines lines = IndexLines::any);
 Tensor scatter_node(const Tensor& x, int axis, const Tensor& index, const Tensor& src);
 // Slices of x, and zeros of `shape` with slices added.
-Tensor index_select_node(const Tensor& x, int axis, const Tensor& index);
-Tensor index_zero_add(const Tensor& src, int axis, const Tensor& index, const Shape& shape);
+Tensor index_select_node(const Tensor& x, int axis, const Tensor& index, IndexLines lines = IndexLines::any);
+Tensor index_zero_add(const Tensor& src, int axis, const Tensor& index, const Shape& shape,
+                      IndexLines lines = IndexLines::any);
 
 // Rows of x [N, C, S] and y [N, C, P], of one floating dtype; index (i64) and weights [N, P, K], those in the compute
 // dtype of x. The sum Σ y[n, c, p]·weight[n, p, k]·x[n, c, index[n, p, k]], where an index of −1 stands for x = 0, is

@@ -95,9 +95,12 @@ Tensor largest(int axes, const Tensor& x, const SizePair& window, const MaxPoolO
       });
 }
 
-Tensor means(const Tensor& x, const PoolWindows& p, bool count_include_pad) {
+Tensor wide_means(const Tensor& x, const PoolWindows& p, bool count_include_pad) {
   const Tensor sums = window_sum_node(reshape(x, p.image), p.call, p.output);
-  return cast(reshape(sums / avg_pool_divisors(p, count_include_pad, sums.dtype()), p.result), x.dtype());
+  return reshape(sums / avg_pool_divisors(p, count_include_pad, sums.dtype()), p.result);
+}
+Tensor means(const Tensor& x, const PoolWindows& p, bool count_include_pad) {
+  return cast(wide_means(x, p, count_include_pad), x.dtype());
 }
 
 Tensor avg_pool(int axes, const Tensor& x, const SizePair& window, const AvgPoolOptions& o) {
@@ -125,6 +128,11 @@ Tensor window_sum_node(const Tensor& x, const PoolCall& call, const Shape& outpu
 }
 Tensor window_spread_node(const Tensor& y, const PoolCall& call, const Shape& image, DType dtype) {
   return make_node(Op::window_spread, dtype, image, {y}, with_options(call));
+}
+
+Tensor avg_pool2d_widened(const Tensor& x, const SizePair& window, const AvgPoolOptions& o) {
+  require_floating(kAvgPool[1], x);
+  return wide_means(x, avg_pool_windows(kAvgPool[1], 2, x.shape(), window, o), o.count_include_pad);
 }
 
 PoolWindows avg_pool_windows(const char* op, int axes, const Shape& shape, const SizePair& window,

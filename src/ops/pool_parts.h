@@ -18,6 +18,8 @@ struct PoolWindows {
 };
 PoolWindows avg_pool_windows(const char* op, int axes, const Shape& shape, const SizePair& window,
                              const AvgPoolOptions& options);
+// Not rounded to half precision.
+Tensor avg_pool2d_widened(const Tensor& x, const SizePair& window, const AvgPoolOptions& o);
 // Windows that cover the last axes, one or two of them, with so many outputs.
 PoolWindows adaptive_windows(const char* op, int axes, const Shape& shape, const SizePair& output);
 // Divisors of the windows' sums, [P, Q].

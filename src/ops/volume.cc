@@ -6,6 +6,7 @@
 #include "core/format_error.h"
 #include "ebb/ops.h"
 #include "graph/formula.h"
+#include "ops/pool_parts.h"
 #include "ops/shape_nodes.h"
 
 namespace ebb {
@@ -110,7 +111,8 @@ Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bia
 
 namespace {
 
-// Along the planes, then along the depth: maxima and means of boxes are separable.
+// Along the planes, then along the depth, which is the rows of planes whose columns are pixels: maxima and means of
+// boxes are separable.
 template <class OfPlanes, class OfDepth>
 Tensor pooled(const char* op, const Tensor& x, OfPlanes of_planes, OfDepth of_depth) {
   if (x.rank() == 4) return select(pooled(op, unsqueeze(x, 0), of_planes, of_depth), 0, 0);
@@ -118,8 +120,8 @@ Tensor pooled(const char* op, const Tensor& x, OfPlanes of_planes, OfDepth of_de
   const std::int64_t n = x.size(0), channels = x.size(1), depth = x.size(2);
   const Tensor planes = of_planes(reshape(x, {n, channels * depth, x.size(3), x.size(4)}));
   const std::int64_t h = planes.size(2), w = planes.size(3);
-  const Tensor lines = of_depth(transpose(reshape(planes, {n * channels, depth, h * w}), 1, 2));
-  return reshape(transpose(lines, 1, 2), {n, channels, lines.size(2), h, w});
+  const Tensor boxes = of_depth(reshape(planes, {n, channels, depth, h * w}));
+  return reshape(boxes, {n, channels, boxes.size(2), h, w});
 }
 
 // A pool as a formula.
@@ -150,11 +152,11 @@ Tensor max_pool_formula(const Tensor& x, SizeTriple window, const Pool3dOptions&
                            .dilation = {o.dilation[1], o.dilation[2]},
                            .ceil_mode = o.ceil_mode});
       },
-      [&](const Tensor& lines) {
-        return max_pool1d(lines, window[0],
-                          {.stride = SizePair{stride[0]},
-                           .padding = o.padding[0],
-                           .dilation = o.dilation[0],
+      [&](const Tensor& depth) {
+        return max_pool2d(depth, {window[0], 1},
+                          {.stride = SizePair{stride[0], 1},
+                           .padding = {o.padding[0], 0},
+                           .dilation = {o.dilation[0], 1},
                            .ceil_mode = o.ceil_mode});
       });
 }
@@ -168,21 +170,22 @@ Tensor max_pool3d(const Tensor& x, SizeTriple window, const Pool3dOptions& o) {
 namespace {
 
 // The same with positions: the place in its plane, and the plane, of each.
-template <class Planes, class Lines>
-std::pair<Tensor, Tensor> pooled_with_indices(const char* op, const Tensor& x, Planes pool_planes, Lines pool_lines) {
+template <class Planes, class Depth>
+std::pair<Tensor, Tensor> pooled_with_indices(const char* op, const Tensor& x, Planes pool_planes, Depth pool_depth) {
   if (x.rank() == 4) {
-    const auto [values, at] = pooled_with_indices(op, unsqueeze(x, 0), pool_planes, pool_lines);
+    const auto [values, at] = pooled_with_indices(op, unsqueeze(x, 0), pool_planes, pool_depth);
     return {select(values, 0, 0), select(at, 0, 0)};
   }
   require_volume(op, x);
   const std::int64_t n = x.size(0), channels = x.size(1), depth = x.size(2), area = x.size(3) * x.size(4);
   const auto [planes, in_plane] = pool_planes(reshape(x, {n, channels * depth, x.size(3), x.size(4)}));
-  const std::int64_t h = planes.size(2), w = planes.size(3);
-  const auto lines = [&](const Tensor& t) { return transpose(reshape(t, {n * channels, depth, h * w}), 1, 2); };
-  const auto [values, plane] = pool_lines(lines(planes));
-  const Tensor at = plane * area + gather(lines(in_plane), 2, plane);
+  const std::int64_t h = planes.size(2), w = planes.size(3), pixels = h * w;
+  const auto [values, from] = pool_depth(reshape(planes, {n, channels, depth, pixels}));
   const Shape shape{n, channels, values.size(2), h, w};
-  return {reshape(transpose(values, 1, 2), shape), reshape(transpose(at, 1, 2), shape)};
+  const Tensor flat = reshape(from, {n, channels, values.size(2) * pixels});
+  const Tensor at =
+      floor_divide(flat, pixels) * area + gather(reshape(in_plane, {n, channels, depth * pixels}), 2, flat);
+  return {reshape(values, shape), reshape(at, shape)};
 }
 
 }  // namespace
@@ -198,11 +201,11 @@ std::pair<Tensor, Tensor> max_pool3d_with_indices(const Tensor& x, SizeTriple wi
                                         .dilation = {o.dilation[1], o.dilation[2]},
                                         .ceil_mode = o.ceil_mode});
       },
-      [&](const Tensor& lines) {
-        return max_pool1d_with_indices(lines, window[0],
-                                       {.stride = SizePair{stride[0]},
-                                        .padding = o.padding[0],
-                                        .dilation = o.dilation[0],
+      [&](const Tensor& depth) {
+        return max_pool2d_with_indices(depth, {window[0], 1},
+                                       {.stride = SizePair{stride[0], 1},
+                                        .padding = {o.padding[0], 0},
+                                        .dilation = {o.dilation[0], 1},
                                         .ceil_mode = o.ceil_mode});
       });
 }
@@ -213,7 +216,9 @@ std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& x, Size
       [&](const Tensor& planes) {
         return adaptive_max_pool2d_with_indices(planes, {output[1], output[2]});
       },
-      [&](const Tensor& lines) { return adaptive_max_pool1d_with_indices(lines, output[0]); });
+      [&](const Tensor& depth) {
+        return adaptive_max_pool2d_with_indices(depth, {output[0], depth.size(3)});
+      });
 }
 
 Tensor adaptive_max_pool3d(const Tensor& x, SizeTriple output) {
@@ -222,7 +227,9 @@ Tensor adaptive_max_pool3d(const Tensor& x, SizeTriple output) {
       [&](const Tensor& planes) {
         return adaptive_max_pool2d(planes, {output[1], output[2]});
       },
-      [&](const Tensor& lines) { return adaptive_max_pool1d(lines, output[0]); });
+      [&](const Tensor& depth) {
+        return adaptive_max_pool2d(depth, {output[0], depth.size(3)});
+      });
 }
 
 Tensor adaptive_avg_pool3d(const Tensor& x, SizeTriple output) {
@@ -232,7 +239,9 @@ Tensor adaptive_avg_pool3d(const Tensor& x, SizeTriple output) {
                   [&](const Tensor& planes) {
                     return adaptive_avg_pool2d(planes, {output[1], output[2]});
                   },
-                  [&](const Tensor& lines) { return adaptive_avg_pool1d(lines, output[0]); }),
+                  [&](const Tensor& depth) {
+                    return adaptive_avg_pool2d(depth, {output[0], depth.size(3)});
+                  }),
               x.dtype());
 }
 
@@ -240,20 +249,19 @@ namespace {
 
 Tensor avg_pool_formula(const Tensor& x, SizeTriple window, const Pool3dOptions& o) {
   const SizeTriple stride = o.stride.value_or(window);
-  const Tensor wide = is_half(x.dtype()) ? cast(x, DType::f32) : x;  // rounded once
   const Tensor y = pooled(
-      "avg_pool3d", wide,
+      "avg_pool3d", x,
       [&](const Tensor& planes) {
-        return avg_pool2d(planes, {window[1], window[2]},
-                          {.stride = SizePair{stride[1], stride[2]},
-                           .padding = {o.padding[1], o.padding[2]},
-                           .ceil_mode = o.ceil_mode,
-                           .count_include_pad = o.count_include_pad});
+        return avg_pool2d_widened(planes, {window[1], window[2]},
+                                  {.stride = SizePair{stride[1], stride[2]},
+                                   .padding = {o.padding[1], o.padding[2]},
+                                   .ceil_mode = o.ceil_mode,
+                                   .count_include_pad = o.count_include_pad});
       },
-      [&](const Tensor& lines) {
-        return avg_pool1d(lines, window[0],
-                          {.stride = SizePair{stride[0]},
-                           .padding = o.padding[0],
+      [&](const Tensor& depth) {
+        return avg_pool2d(depth, {window[0], 1},
+                          {.stride = SizePair{stride[0], 1},
+                           .padding = {o.padding[0], 0},
                            .ceil_mode = o.ceil_mode,
                            .count_include_pad = o.count_include_pad});
       });

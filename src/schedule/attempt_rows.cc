@@ -119,7 +119,8 @@ std::optional<Trial> Attempts::attempt_reduce(std::int32_t v, int level) {
   if (!t.signatures_fit()) return std::nullopt;
   if (t.into >= 0 && t.rows != SweepGroup::kUndecided) {
     const auto either = [&](Post post) { return t.post == post || reduces(g_, f_, f_.groups[t.into], post); };
-    if (crowds(reductions_, either(Post::no), either(Post::column), t.size_of(t.all() & ~t.rows))) return std::nullopt;
+    if (crowds(reductions_, either(Post::no), either(Post::column), t.size_of(t.all() & ~t.rows), t.size_of(t.all())))
+      return std::nullopt;
   }
   for (int d = 0; d < from.rank(); ++d) {
     if (x.attrs.axes >> d & 1) t.map[static_cast<std::size_t>(d) % t.map.size()] = kUnit;

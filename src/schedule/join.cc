@@ -62,7 +62,7 @@ bool try_join(const ValueGraph& g, Fusion& f, int a, int b, const AxisMap& map_a
   if (!t.signatures_fit()) return false;
   const auto either = [&](Post post) { return reduces(g, f, ga, post) || reduces(g, f, gb, post); };
   if (t.rows != SweepGroup::kUndecided &&
-      crowds(reductions, either(Post::no), either(Post::column), t.size_of(t.all() & ~t.rows)))
+      crowds(reductions, either(Post::no), either(Post::column), t.size_of(t.all() & ~t.rows), t.size_of(t.all())))
     return false;
   join_groups(f, a, b, where);
   f.groups[a].rows = t.rows;

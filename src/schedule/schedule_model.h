@@ -25,6 +25,10 @@ struct ScheduleModel {
   std::int64_t few_rows = 8;
   // Columns whose sums stay on chip next to a row being reduced, on a GPU (chosen: a third of its shared memory).
   std::int64_t most_columns_beside_rows = 1 << 14;
+  // And fewer than these, in a space of so many elements, are sums of their own: on a GPU eight of a row are one lane
+  // of the warp that reads it, and a smaller space takes about as long as the launch of another sweep (chosen: both
+  // gradients of kron, sums of 2,097,152 × 7 over either axis, took 0.8 ms as one sweep, PyTorch 0.23).
+  std::int64_t fewest_columns_beside_rows = 64, many_short_rows = 1 << 18;
   // Rounds in which whole sweeps are delayed (waiting in vain for a total would go on forever), and rounds in total
   // (chosen: a network of 40 layers takes a few).
   int rounds_of_delay = 3, most_rounds = 250;

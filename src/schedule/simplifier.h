@@ -65,6 +65,11 @@ class Simplifier {
   std::int32_t minus(const Value& v, std::int32_t x);
   // s·x, s one number
   std::int32_t times(const Value& v, std::int32_t s, std::int32_t x);
+  // A sum of parts with zeros around them that lie side by side, as the gradients of slices are, is those parts joined;
+  // -1: v is no such sum.
+  std::int32_t padded_parts(const Value& v);
+  // Adds the padded parts that x is a sum of; false where it has others, or too many.
+  bool collect_padded(std::int32_t x, std::vector<std::int32_t>& parts) const;
   // Where every input only repeats along some dimensions, computes without them and repeats the result.
   std::int32_t without_repeats(const Value& v);
   bool repeats(std::int32_t v, int d) const;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Elementwise operations: which vanish, which are done once for many elements, and where signs and factors go.
+#include <algorithm>
 #include <utility>
 
 #include "schedule/schedule_model.h"
@@ -46,8 +47,48 @@ std::int32_t Simplifier::add_elementwise(Value v, bool as_it_lies) {
   if (is_floating(v.dtype) && v.shape.numel() >= kScheduleModel.signs_move_elements) {
     if (const std::int32_t cheaper = with_signs_moved(v); cheaper >= 0) return cheaper;
   }
+  if (v.op == Op::add && v.shape.numel() > 0) {
+    if (const std::int32_t whole = padded_parts(v); whole >= 0) return whole;
+  }
   const std::int32_t smaller = without_repeats(v);
   return smaller >= 0 ? smaller : intern(std::move(v));
+}
+
+bool Simplifier::collect_padded(std::int32_t x, std::vector<std::int32_t>& parts) const {
+  constexpr std::size_t kMost = 8;
+  const Value& v = at(x);
+  if (v.is_leaf || parts.size() == kMost) return false;
+  if (v.op == Op::pad_zero) return parts.push_back(x), true;
+  return v.op == Op::add && collect_padded(v.inputs[0], parts) && collect_padded(v.inputs[1], parts);
+}
+
+std::int32_t Simplifier::padded_parts(const Value& v) {
+  std::vector<std::int32_t> parts;
+  if (!collect_padded(v.inputs[0], parts) || !collect_padded(v.inputs[1], parts)) return -1;
+  const auto axis = static_cast<int>(at(parts[0]).attrs.i[0]);
+  const auto begin = [&](std::int32_t p) { return at(p).attrs.i[1]; };
+  const auto end = [&](std::int32_t p) { return at(p).shape[axis] - at(p).attrs.i[2]; };
+  if (std::any_of(parts.begin(), parts.end(), [&](std::int32_t p) { return at(p).attrs.i[0] != axis; })) return -1;
+  std::sort(parts.begin(), parts.end(), [&](std::int32_t a, std::int32_t b) { return begin(a) < begin(b); });
+  for (std::size_t k = 1; k < parts.size(); ++k) {
+    if (begin(parts[k]) != end(parts[k - 1])) return -1;
+  }
+  const std::int64_t before = begin(parts.front()), after = v.shape[axis] - end(parts.back());
+  Value joined;
+  joined.op = Op::cat;
+  joined.dtype = v.dtype;
+  joined.shape = v.shape.with(axis, v.shape[axis] - before - after);
+  joined.attrs.i[0] = axis;
+  for (const std::int32_t p : parts) joined.inputs.push_back(at(p).inputs[0]);
+  const std::int32_t whole = add(std::move(joined));
+  if (before == 0 && after == 0) return whole;
+  Value padded;
+  padded.op = Op::pad_zero;
+  padded.dtype = v.dtype;
+  padded.shape = v.shape;
+  padded.attrs.i = {axis, before, after};
+  padded.inputs = {whole};
+  return add(std::move(padded));
 }
 
 std::int32_t Simplifier::without_sign(std::int32_t x) {

@@ -12,12 +12,14 @@ struct DriverCalls {
   std::atomic<long> launches{0}, early{0}, waits{0}, copies_to_host{0}, records{0}, queries{0};
   std::atomic<long> captures{0}, instantiations{0}, graph_launches{0}, kernels_set{0};
   std::atomic<bool> fail_capture{false}, fail_end{false}, fail_instantiation{false}, fail_graph_launch{false};
+  std::atomic<bool> fail_record{false};
 
   void reset() {
     for (std::atomic<long>* n : {&launches, &early, &waits, &copies_to_host, &records, &queries, &captures,
                                  &instantiations, &graph_launches, &kernels_set})
       *n = 0;
-    for (std::atomic<bool>* f : {&fail_capture, &fail_end, &fail_instantiation, &fail_graph_launch}) *f = false;
+    for (std::atomic<bool>* f : {&fail_capture, &fail_end, &fail_instantiation, &fail_graph_launch, &fail_record})
+      *f = false;
   }
 };
 
@@ -56,7 +58,7 @@ inline void count_driver_calls() {
     };
     d.record = [](Event e, Stream s) {
       ++driver_calls().records;
-      return inner.record(e, s);
+      return driver_calls().fail_record ? kRefused : inner.record(e, s);
     };
     d.query = [](Event e) {
       ++driver_calls().queries;

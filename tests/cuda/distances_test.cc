@@ -19,6 +19,10 @@ TEST_P(DistancesOnGpu, Calls) {
     });
     compare("distances of pairs", {real({19, 5})},
             [p](const auto& x) { return distances_node(x, {.p = p, .pairs = true}); });
+    const double scale = GetParam() == DType::f64 ? 1e200 : 1e30;
+    const Tensor large = cast(scale * randn({5, 70}, DType::f64), GetParam()).eval();
+    const auto pairs = [p](const Tensor& x) { return distances_node({x}, {.p = p, .pairs = true}); };
+    expect_same(pairs(large), pairs(large.to(kGpu)), "squares beyond the largest number");
   }
   const Tensor same = cast(tensor({{1.0, 2.0}, {1.0, 2.0}, {4.0, 6.0}}), GetParam()).eval();
   compare("equal rows", {same}, [](const auto& x) { return distances_node(x, {.pairs = true}); });
@@ -43,6 +47,7 @@ TEST_P(DistancesOnGpu, Formulas) {
   for (const double p : {1.0, 2.0, 3.0}) {
     compare("cdist", {real({2, 7, 5}), real({9, 5})}, [p](const auto& x) { return cdist(x[0], x[1], p); });
     compare("pdist", {real({19, 5})}, [p](const auto& x) { return pdist(x[0], p); });
+    compare("pdist of long rows", {real({7, 133})}, [p](const auto& x) { return pdist(x[0], p); });
   }
 }
 

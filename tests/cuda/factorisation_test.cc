@@ -36,7 +36,7 @@ TEST_P(FactorisationsOnGpu, Factorisations) {
   };
   const bool whole = dtype == DType::f32;
   for (const std::int64_t n :
-       whole ? std::vector<std::int64_t>{0, 1, 2, 31, 40, 270} : std::vector<std::int64_t>{1, 31}) {
+       whole ? std::vector<std::int64_t>{0, 1, 2, 8, 9, 31, 40, 131, 270} : std::vector<std::int64_t>{1, 8, 31, 40}) {
     for (const std::int64_t count : {0, 1, 3}) {
       if (n * count > 300) continue;
       const std::string size = fmt::format(" of {} x {} x {}", count, n, n);
@@ -58,6 +58,8 @@ TEST_P(FactorisationsOnGpu, Factorisations) {
         const Attrs attrs = with_options(TriangularSolveCall{(kind & 1) != 0, (kind & 2) != 0, (kind & 4) != 0});
         const Tensor t = cast(randn({count, n, n}) / static_cast<double>(n + 1) + eye(n), dtype).eval();
         same(fmt::format("triangular_solve {}{}", kind, size), {t, b}, call(Op::triangular_solve, attrs));
+        same(fmt::format("triangular_solve {}{}, few columns, of a transposed matrix", kind, size),
+             {transpose(t, 1, 2), b.slice(2, 0, 5)}, call(Op::triangular_solve, attrs));
       }
     }
   }
@@ -74,7 +76,7 @@ struct UsesCusolver {
     if (device_is_emulated()) cuda::install_cusolver(&emulated_cusolver(), &emulated_cublas());
     cuda::GpuModel model = before;
     model.few_rows = 2;
-    model.solver_rows = model.decomposed_rows = 3;
+    model.solver_rows = model.lu_solver_rows = model.decomposed_rows = 3;
     model.batched_rows = 40;
     cuda::gpu(0).set_model(model);
   }

@@ -45,6 +45,42 @@ TEST_P(ImagesOnGpu, AdaptivePools) {
   compare("mean of NaN", {x}, [](const auto& v) { return adaptive_avg_pool1d(v[0], 3); });
 }
 
+// Windows that 8 and 32 lanes share, or a block, which meet a NaN, ties and -inf in any order.
+TEST_P(ImagesOnGpu, LargestOfLargeWindows) {
+  for (const Shape& shape : {Shape{3, 5, 31, 17}, Shape{2, 3, 67, 61}, Shape{1, 2, 131, 97}, Shape{1, 3, 1, 9001}}) {
+    const SizePair output(std::min<std::int64_t>(shape[2], 2), 2);
+    const auto values = [&](const std::vector<Tensor>& x) { return adaptive_max_pool2d(x[0], output); };
+    const auto places = [&](const std::vector<Tensor>& x) {
+      return cast(adaptive_max_pool2d_with_indices(x[0], output).second, DType::f32);
+    };
+    const Tensor ties = cast(floor(2 * randn(shape)), GetParam()).eval(),
+                 none = full(shape, -std::numeric_limits<double>::infinity(), GetParam()),
+                 nans = where(randn(shape) > 2.5, std::numeric_limits<double>::quiet_NaN(), ties).eval();
+    compare("values", {real(shape)}, values);
+    for (const Tensor& x : {ties, none, nans}) expect_same(places({x}), places({x.to(kGpu)}), "places");
+    compare("places in planes that lie by columns", {real(shape)}, [&](const auto& x) {
+      return adaptive_max_pool2d(transpose(x[0], 2, 3), {2, output[0]});
+    });
+  }
+}
+
+// Elements that are in no window, in one or in several, planes that end within a thread's neighbours, and volumes.
+TEST_P(ImagesOnGpu, SpreadWindows) {
+  for (const Shape& shape : {Shape{2, 3, 7, 9}, Shape{1, 5, 3, 2}, Shape{3, 1, 5, 1}}) {
+    for (const std::int64_t stride : {1, 2, 3}) {
+      compare(fmt::format("stride {}", stride), {real(shape)}, [&](const auto& x) {
+        return avg_pool2d(x[0], {2, 1}, {.stride = SizePair(stride)});
+      });
+    }
+  }
+  compare("avg_pool3d", {real({2, 3, 5, 7, 9})}, [](const auto& x) { return avg_pool3d(x[0], 2); });
+  compare("avg_pool3d, padded", {real({1, 2, 6, 5, 4})}, [](const auto& x) {
+    return avg_pool3d(x[0], {3, 2, 3}, {.stride = SizeTriple(2, 1, 2), .padding = SizeTriple(1, 0, 1)});
+  });
+  compare("max_pool3d", {real({2, 3, 5, 7, 9})}, [](const auto& x) { return max_pool3d(x[0], {3, 2, 2}); });
+  compare("adaptive_max_pool3d", {real({1, 2, 7, 33, 21})}, [](const auto& x) { return adaptive_max_pool3d(x[0], 2); });
+}
+
 // Entries outside, elements with no source or thousands, more rows than a thread has, and second derivatives.
 TEST_P(ImagesOnGpu, WeightedGather) {
   struct Sizes {
@@ -95,6 +131,41 @@ TEST_P(ImagesOnGpu, GridSample) {
       cast(reshape(tensor({nan, 0.1, 0.2, nan, inf, 0.3, -inf, -inf}), {1, 1, 4, 2}), GetParam()).eval();
   for (const char* padding : {"zeros", "border", "reflection"})
     compare("NaN and infinity", {real({1, 2, 3, 3}), grid}, sample({"bilinear", padding}));
+}
+
+// Other sizes: gathers by an index that ascends, whose sums need no order, and windows of planes.
+TEST_P(ImagesOnGpu, OtherSizes) {
+  for (const auto& [from, to] : {std::pair{SizePair(9, 17), SizePair(13, 22)},
+                                 {SizePair(5, 40), SizePair(3, 41)},
+                                 {SizePair(1, 7), SizePair(4, 1)}}) {
+    const Tensor x = real({2, 3, from[0], from[1]});
+    for (const char* mode : {"nearest", "nearest-exact", "bilinear", "bicubic", "area"}) {
+      InterpolateOptions o;
+      o.mode = mode;
+      o.size = {to[0], to[1]};
+      compare(fmt::format("{} from {} to {}", mode, from[1], to[1]), {x},
+              [&](const auto& in) { return interpolate(in[0], o); });
+    }
+  }
+  InterpolateOptions long_lines;
+  long_lines.mode = "nearest";
+  long_lines.size = {1506};
+  compare("long lines", {real({2, 3, 1501})}, [&](const auto& in) { return interpolate(in[0], long_lines); });
+}
+
+// Windows as columns and back, side by side and overlapping; pixels as channels.
+TEST_P(ImagesOnGpu, FoldsAndPixels) {
+  const Tensor x = real({2, 3, 10, 14}), y = real({2, 12, 35}), z = real({2, 12, 5, 7});
+  UnfoldOptions apart, over;
+  apart.stride = 2;
+  over.padding = 1, over.stride = 2;
+  compare("unfold", {x}, [&](const auto& in) { return unfold(in[0], 3, over); });
+  compare("fold", {y}, [&](const auto& in) { return fold(in[0], {10, 14}, 2, apart); });
+  compare("fold of overlapping windows", {real({2, 12, 9 * 13})}, [&](const auto& in) {
+    return fold(in[0], {10, 14}, 2);
+  });
+  compare("pixel_shuffle", {z}, [](const auto& in) { return pixel_shuffle(in[0], 2); });
+  compare("pixel_unshuffle", {x}, [](const auto& in) { return pixel_unshuffle(in[0], 2); });
 }
 
 TEST_P(ImagesOnGpu, WeightedGatherNamesTheIndexThatIsWrong) {

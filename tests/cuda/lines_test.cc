@@ -331,7 +331,80 @@ TEST_P(LinesOnGpu, CopiesOfOddRows) {
   }
 }
 
+// From one order of dimensions to another, by tiles where both innermost ones are long enough; tiles at the edges.
+TEST_P(LinesOnGpu, CopiesIntoAnotherOrder) {
+  for (const Shape& shape :
+       {Shape{2, 65, 3, 67}, Shape{3, 17, 130}, Shape{9, 8, 1, 70}, Shape{1, 4200, 8}, Shape{2, 7, 31}}) {
+    const Tensor x = real(shape), there = x.to(kGpu).eval();
+    const int last = shape.rank() - 1;
+    for (const auto& [a, b] : {std::pair{1, last}, std::pair{0, last}, std::pair{0, 1}}) {
+      const auto f = [a = a, b = b](const Tensor& y) {
+        const Tensor turned = transpose(y, a, b);
+        return cat({turned, narrow(turned, 0, 0, 1)}, 0);
+      };
+      ASSERT_EQ(f(x).to_vector<double>(), f(there).to_vector<double>()) << fmt::format("{}, {} and {}", shape, a, b);
+    }
+    const Tensor small = cast(randint(0, 256, shape), DType::u8).eval();
+    const auto bytes = [&](const Tensor& y) { return cat({transpose(y, 1, last), transpose(y, 1, last)}, 0); };
+    ASSERT_EQ(bytes(small).to_vector<double>(), bytes(small.to(kGpu).eval()).to_vector<double>()) << fmt::format("{}", shape);
+  }
+}
+
 // Lines with repeated places, in shared memory or not; an axis that is not the last; fewer lines than the result has.
+// Parts of a few elements and of many, from anywhere, forwards and backwards and repeated, with zeros between them: one
+// launch writes whole words of the result, whatever lies in them.
+TEST_P(LinesOnGpu, PartsAreJoined) {
+  const auto join = [&](const std::string& what, const std::vector<Tensor>& parts, std::int64_t axis) {
+    compare(fmt::format("{}, axis {}", what, axis), parts,
+            [&](const std::vector<Tensor>& in) { return cat(in, axis); });
+  };
+  for (const std::int64_t n : {1, 2, 3, 5, 8, 33, 64}) {
+    const Tensor x = real({7, n}), y = real({7, 2}), z = real({7, 16}), w = real({7, n, 3}), v = real({7, 4, 3});
+    join(fmt::format("columns of {} and 2", n), {x, y}, 1);
+    join(fmt::format("columns of 16 and {}", n), {z, x}, 1);
+    join(fmt::format("columns of 2, {}, 16 and 2", n), {y, x, z, y}, 1);
+    join(fmt::format("columns of 2, {}, 2, 2, 16, {} and 2", n, n), {y, x, y, y, z, x, y}, 1);
+    join(fmt::format("lines of {} and 4", n), {w, v}, 1);
+    join(fmt::format("matrices of {}", n), {w, w}, 2);
+    for (const auto& [before, after] : {std::pair<std::int64_t, std::int64_t>{0, 1}, {3, 0}, {2, 5}, {8, 16}}) {
+      const std::vector<std::int64_t> of_last{before, after}, of_lines{0, 0, before, after};
+      compare(fmt::format("zeros around {}", n), {x},
+              [&](const std::vector<Tensor>& in) { return pad(in[0], of_last); });
+      compare(fmt::format("zeros around lines of {}", n), {w},
+              [&](const std::vector<Tensor>& in) { return pad(in[0], of_lines); });
+    }
+    compare(fmt::format("a part of {}", n), {x}, [](const std::vector<Tensor>& in) { return select(in[0], 1, 0) * 2; });
+    if (n < 3) continue;
+    for (const PadMode mode : {PadMode::reflect, PadMode::replicate}) {
+      compare(fmt::format("borders of {}", n), {real({2, 3, 5, n})}, [&](const std::vector<Tensor>& in) {
+        return pad(in[0], {2, 1, 1, 2}, mode);
+      });
+    }
+    compare(fmt::format("rolled lines of {}", n), {x}, [](const std::vector<Tensor>& in) { return roll(in[0], 1, 1); });
+    compare(fmt::format("rolled rows of {}", n), {w}, [](const std::vector<Tensor>& in) { return roll(in[0], 2, 1); });
+    compare(fmt::format("columns of a transposed matrix of {}", n), {real({n, 7}), y},
+            [](const std::vector<Tensor>& in) {
+              return cat({transpose(in[0], 0, 1), in[1]}, 1);
+            });
+    compare(fmt::format("every second of {}", n), {real({7, 2 * n}), y}, [n](const std::vector<Tensor>& in) {
+      return cat({in[0].slice(1, 0, 2 * n, 2), in[1], in[0].slice(1, 0, n)}, 1);
+    });
+  }
+}
+
+TEST(JoinsOnGpu, ElementsOfEverySize) {
+  use_emulated_device_without_gpu();
+  for (const DType dtype : {DType::u8, DType::bool_, DType::i32, DType::i64}) {
+    const Tensor x = cast(remainder(arange(7 * 5), 2), dtype).eval(),
+                 y = cast(remainder(arange(7 * 3), 3), dtype).eval();
+    const auto joined = [&](Device device) {
+      const Tensor a = reshape(x, {7, 5}).to(device), b = reshape(y, {7, 3}).to(device);
+      return cast(cat({a, b, a}, 1), DType::i64).to_vector<std::int64_t>();
+    };
+    EXPECT_EQ(joined({}), joined(kGpu)) << name(dtype);
+  }
+}
+
 TEST_P(LinesOnGpu, SumsOfScatteredLines) {
   for (const std::int64_t size : {3, 300, 7000}) {
     const Tensor x = real({3, size}), index = randint(0, size, {3, 500}).eval();

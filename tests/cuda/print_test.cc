@@ -200,6 +200,55 @@ TEST_F(PrintedSweeps, OfOddLinesAreTheOracle) {
   check(std::move(cases));
 }
 
+// Neighbours of one operand that are strangers in another: several elements per thread, far apart.
+TEST_F(PrintedSweeps, OfSingleElementsAreTheOracle) {
+  std::vector<std::unique_ptr<SweepCase>> cases;
+  const auto add = [&](const std::string& name, const std::vector<Tensor>& roots) {
+    cases.push_back(make_case(name, roots));
+    EXPECT_NE(plan_of_case(*cases.back()).find("at a time"), std::string::npos) << name << plan_of_case(*cases.back());
+  };
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f32, DType::f64, DType::u8}) {
+    const auto made = [&](const Shape& shape) { return cast(abs(randn(shape) * 5), dtype).eval(); };
+    for (const std::int64_t n : {3, 37, 701}) {
+      const Tensor x = made({3, n, 5, 7}), y = made({3, 5, n, 7});
+      add("axes in another order", {permute(x, {0, 2, 1, 3}) + y});
+      add("neighbours apart", {contiguous(transpose(made({n, 35}).slice(1, 0, 35, 2), 0, 1))});
+      add("backwards, and one number per line",
+          {permute(flip(x, {2, 3}), {0, 2, 1, 3}) + made({3, 1, n, 1}), permute(x, {0, 2, 1, 3}) > y});
+    }
+  }
+  add("random numbers and ramps", {rand({3, 5, 37, 7}) + transpose(randn({3, 37, 5, 7}).eval(), 1, 2) +
+                                   cast(reshape(arange(3 * 37 * 35), {3, 5, 37, 7}), DType::f32)});
+  check(std::move(cases));
+}
+
+// Sums of few columns: the threads of a block take neighbouring rows.
+TEST_F(PrintedSweeps, OfFewColumnsAreTheOracle) {
+  std::vector<std::unique_ptr<SweepCase>> cases;
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f32, DType::f64, DType::i64}) {
+    const auto made = [&](const Shape& shape) { return cast(randn(shape) * 9, dtype).eval(); };
+    for (const std::int64_t n : {1, 2, 3, 5, 8, 12, 33, 63}) {
+      for (const std::int64_t rows : {7, 9, 300, 5003}) {
+        if (rows * n > 40'000) continue;
+        const Tensor x = made({rows, n});
+        cases.push_back(make_case(fmt::format("{} rows of {} {}", rows, n, name(dtype)), {sum(x, 0)}));
+        cases.push_back(make_case(fmt::format("{} rows of {} {}, largest", rows, n, name(dtype)),
+                                  {max(x, 0), sum(x * made({n}), 0)}));
+      }
+    }
+  }
+  cuda::GpuModel few;  // threads, so that each has many rows, and many groups for the chains
+  few.narrow_column_threads = 1;
+  check(std::move(cases));
+  std::vector<std::unique_ptr<SweepCase>> again;
+  for (const std::int64_t n : {3, 8})
+    again.push_back(make_case(fmt::format("long walks of {}", n), {sum(randn({70'003, n}).eval(), 0)}));
+  check(std::move(again), few);
+  std::vector<std::unique_ptr<SweepCase>> chains;
+  chains.push_back(make_case("many chains", {sum(randn({70'003, 2}).eval() * randn({70'003, 2}).eval(), 0) + 1}));
+  check(std::move(chains));
+}
+
 // More sums of segments than the text's own memory has room for.
 TEST_F(PrintedSweeps, OfManyReductionsAreTheOracle) {
   std::vector<std::unique_ptr<SweepCase>> cases = cases_of_many_reductions();

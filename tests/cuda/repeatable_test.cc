@@ -276,5 +276,24 @@ TEST_F(Repeatable, DigammaIsRightBesideItsRoots) {
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], want[i]) << low[i];
 }
 
+// Positive numbers have formulas of their own: below 1, up to 2, 3 and 4, and beyond; derivatives up to the third.
+TEST_F(Repeatable, DigammaAndItsDerivativesAreRoundedOnce) {
+  std::vector<float> at{1e-38f, 1e-30f, 1e-29f, 0.5f, 1, 2, 3, 4, 5, 6, 7, 8, 1e20f, 3e38f, 0, -1, -0.5f, 1e-42f};
+  for (int i = 0; i < 2000; ++i) at.push_back(std::exp2(0.03f * static_cast<float>(i) - 30));
+  for (int i = 1; i < 4000; ++i) at.push_back(0.0025f * static_cast<float>(i));
+  const Tensor x = from_data(at, {static_cast<std::int64_t>(at.size())}), wide = cast(x, DType::f64);
+  for (int n = 0; n <= 4; ++n) {
+    const auto of = [&](const Tensor& t) { return n == 0 ? digamma(t) : polygamma(n, t); };
+    const std::vector<float> got = of(x.to(kGpu)).to_vector<float>();
+    const std::vector<double> want = of(wide).to_vector<double>();
+    for (std::size_t i = 0; i < at.size(); ++i) {
+      const float nearest = static_cast<float>(want[i]);
+      if (got[i] == nearest || (std::isnan(got[i]) && std::isnan(nearest))) continue;
+      const double unit = std::fabs(static_cast<double>(std::nextafter(nearest, INFINITY)) - nearest);
+      EXPECT_LE(std::fabs(got[i] - want[i]), 0.6 * unit) << "derivative " << n << " at " << at[i];
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ebb::testing

@@ -86,6 +86,9 @@ TEST(ScatterPlans, ManyPlacesHaveSumsInFixedPoint) {
   EXPECT_EQ(scatter_plan_of(Op::scatter_zero_add, DType::f16, {40000, 7}, {10000, 7}, 0), exact);
   EXPECT_EQ(scatter_plan_of(Op::index_zero_add, DType::f32, {100000}, {4431497}, 0), exact);
   EXPECT_EQ(scatter_plan_of(Op::index_zero_add, DType::f32, {100000, 64}, {4431497}, 0), "sorted by place");
+  // Many lines have a short index in common: it is sorted once for all of them.
+  EXPECT_EQ(scatter_plan_of(Op::index_zero_add, DType::f32, {159, 65537}, {65542}, 1), "sorted by place");
+  EXPECT_EQ(scatter_plan_of(Op::index_zero_add, DType::f32, {1, 65537}, {65542}, 1), "sorted by place");
   EXPECT_EQ(scatter_plan_of(Op::scatter_zero_add, DType::f32, {1 << 20}, {std::int64_t{1} << 27}, 0),
             "sorted by place");
 }

@@ -146,6 +146,28 @@ TEST_F(SortOnGpu, Nothing) {
   EXPECT_EQ(topk(zeros({2, 5000}).to(kGpu), 0, 1, true).second.numel(), 0);
 }
 
+// Lines in memory and, of many values, in shared memory; a last thread with fewer values than others.
+TEST_P(SortOfDType, Searched) {
+  const auto numbers = [](const Shape& shape) {
+    const Tensor x = floor(40 * randn(shape, DType::f64));
+    return is_floating(GetParam()) ? cast(where(x > 100, std::numeric_limits<double>::quiet_NaN(), x), GetParam())
+                                   : cast(x, GetParam());
+  };
+  for (const std::int64_t length : {1, 2, 3, 64, 200}) {
+    for (const std::int64_t count : {1, 257, 64 * 200 + 5}) {
+      const Tensor line = sort(numbers({length}), 0).first.eval(), values = numbers({count}).eval();
+      for (const bool right : {false, true}) {
+        EXPECT_EQ(searchsorted(line.to(kGpu), values.to(kGpu), right).to_vector<std::int64_t>(),
+                  searchsorted(line, values, right).to_vector<std::int64_t>())
+            << length << " elements, " << count << " values";
+      }
+    }
+    const Tensor lines = sort(numbers({3, length}), 1).first.eval(), values = numbers({3, 700}).eval();
+    EXPECT_EQ(searchsorted(lines.to(kGpu), values.to(kGpu)).to_vector<std::int64_t>(),
+              searchsorted(lines, values).to_vector<std::int64_t>());
+  }
+}
+
 // Short lines are sorted, longer ones selected from by a block, or by several; a wide range is sorted.
 TEST_F(SortOnGpu, RangesOfAllLengths) {
   for (const std::int64_t n : {40, 1024, 1025, 4096, 4097, 6144, 16384, 16385, 18433, 40000}) {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "backend/backend.h"
+#include "counted_driver.h"
 #include "cuda/emulated_device.h"
 #include "ebb/autograd.h"
 #include "ebb/compile.h"
@@ -263,6 +264,23 @@ TEST_F(OnAnotherStream, OthersMemoryIsReleasedWhenNothingUsesIt) {
   leave_emulated_work_unfinished(false);
   synchronize(kGpu);
   EXPECT_EQ(released, 2);
+}
+
+// After an illegal access every call of the driver fails; tensors of other libraries are freed then, too, by destructors.
+TEST_F(OnAnotherStream, OthersMemoryIsLetGoOfWhenTheDeviceHasFailed) {
+  count_driver_calls();
+  int released = 0;
+  const std::function<void()> release = backend_of(kGpu).streams()->after_use([&] { ++released; });
+  leave_emulated_work_unfinished(true);
+  const Tensor y = (x_ + 1).eval();
+  driver_calls().fail_record = true;
+  EXPECT_NO_THROW(release());
+  EXPECT_EQ(released, 0);
+  driver_calls().fail_record = false;
+  leave_emulated_work_unfinished(false);
+  synchronize(kGpu);
+  const Tensor z = (x_ + 2).eval();
+  EXPECT_EQ(released, 1);
 }
 
 // Two threads: one has entered the stream, the other meanwhile computes on the device's own.

@@ -163,5 +163,15 @@ TEST(Reductions, OfManyColumnsAreNotBesideThoseOfRows) {
   EXPECT_EQ(groups(20000), 2u);
 }
 
+TEST(Reductions, OfFewColumnsAreNotBesideThoseOfManyRows) {
+  const auto groups = [](std::int64_t rows, std::int64_t columns) {
+    const Tensor x = leaf({rows, columns});
+    return fused_by_memory({sum(exp(x), 0), max(exp(x), 1)}).groups();
+  };
+  EXPECT_EQ(groups(100'000, 7), 2u);
+  EXPECT_EQ(groups(1000, 7), 1u);  // a launch would take longer
+  EXPECT_EQ(groups(100'000, 70), 1u);
+}
+
 }  // namespace
 }  // namespace ebb

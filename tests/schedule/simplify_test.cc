@@ -51,6 +51,24 @@ TEST(Simplify, WorkThatChangesNothingVanishes) {
   EXPECT_EQ(count(simplified({cast(cast(half, DType::f16), DType::bf16)}), Op::cast), 3u);
 }
 
+// Gradients of slices: what lies side by side is joined, the rest is a sum.
+TEST(Simplify, PaddedPartsSideBySideAreJoined) {
+  const Tensor a = tensor_from(std::vector<double>{1, 2, 3, 4}, {2, 2}, DType::f32).eval(), b = (a + 10).eval(),
+               c = (a + 20).eval();
+  const auto at = [](const Tensor& x, std::int64_t before, std::int64_t after) { return pad(x, {before, after}); };
+  const auto joins = [](const Tensor& t) { return count(simplified({t}), Op::cat); };
+  EXPECT_EQ(joins(at(b, 2, 2) + at(a, 0, 4) + at(c, 4, 0)), 2u);    // of two, and then of all three
+  EXPECT_EQ(joins((at(a, 0, 4) + at(c, 4, 0)) + at(b, 2, 2)), 1u);  // the first two do not touch
+  EXPECT_EQ(joins(at(a, 1, 3) + at(b, 3, 1)), 1u);
+  EXPECT_EQ(joins(at(a, 0, 4) + at(c, 4, 0)), 0u);
+  EXPECT_EQ(joins(at(a, 0, 4) + at(b, 1, 3)), 0u);  // they overlap
+  const std::vector<double> whole{1, 2, 11, 12, 21, 22, 3, 4, 13, 14, 23, 24},
+      part{0, 1, 2, 11, 12, 0, 0, 3, 4, 13, 14, 0};
+  EXPECT_EQ(((at(a, 0, 4) + at(c, 4, 0)) + at(b, 2, 2)).to_vector<double>(), whole);
+  EXPECT_EQ((at(b, 2, 2) + at(a, 0, 4) + at(c, 4, 0)).to_vector<double>(), whole);
+  EXPECT_EQ((at(a, 1, 3) + at(b, 3, 1)).to_vector<double>(), part);
+}
+
 TEST(Simplify, PartsThatAreJoinedAgainAreNotCopied) {
   const Tensor x = exp(leaf({3, 4})), y = leaf({3, 4});
   const auto part = [](const Tensor& t, int axis, int first, int count) { return narrow(t, axis, first, count); };

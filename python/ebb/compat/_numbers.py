@@ -298,9 +298,10 @@ def histc(input, bins=100, min=0, max=0):
     if low == high:
         low, high = low - 1, high + 1
     x = input.reshape((-1,))
-    kept = _core.cast((x >= low) & (x <= high), input.dtype)
     at = _core.clamp(_core.floor((x - low) * (bins / (high - low))), 0, bins - 1)
-    return _core.index_add(_core.zeros((bins,), input.dtype), 0, _core.cast(at, _core.i64), kept)
+    at = _core.where((x >= low) & (x <= high), _core.cast(at, _core.i32), bins)  # the others are counted behind the parts
+    counts = _core.index_add(_core.zeros((bins + 1,), _core.i64), 0, at, _core.ones(x.shape, _core.i64))
+    return _core.cast(_core.narrow(counts, 0, 0, bins), input.dtype)
 
 
 @function

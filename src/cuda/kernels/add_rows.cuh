@@ -22,6 +22,7 @@ EBB void narrow(Pack<T, kEach>& to, int j, S x) { to.set_bf16(j, x); }
 using Args = AddRowsArgs<T, R, S>;
 
 EBB i64 row_of(const Args& a, i64 p) { return a.rows[p]; }
+EBB i64 token_at(const Args& a, i64 p) { return a.order ? a.order[p] : p; }
 
 // The segments of a row that begins at p. Where in the list they are depends on who comes first, but nothing else does.
 EBB void divide_row(const Args& a, i64 row, i64 p) {
@@ -69,7 +70,7 @@ EBB void add_segments(const Args& a) {
       T part[kManyTokens];
 #pragma unroll
       for (int k = 0; k < kManyTokens; ++k) {
-        if (p + k < segment.end) part[k] = g[a.order[p + k] * a.inner];
+        if (p + k < segment.end) part[k] = g[token_at(a, p + k) * a.inner];
       }
 #pragma unroll
       for (int k = 0; k < kManyTokens; ++k) {
@@ -95,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) add_runs(const Args a) {
     const i64 e = i - p * width, outer = a.outer == 1 ? 0 : quotient(e, a.inner), column = e - outer * a.inner;
     const T* const g = a.g + outer * a.tokens * a.inner + column;
     S total = 0;
-    for (i64 q = p; q < a.tokens && row_of(a, q) == row; ++q) total = plus(total, g[a.order[q] * a.inner]);
+    for (i64 q = p; q < a.tokens && row_of(a, q) == row; ++q) total = plus(total, g[token_at(a, q) * a.inner]);
     a.out[(outer * a.size + row) * a.inner + column] = store((A)total);
   }
 }
@@ -148,7 +149,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) add_rows(const Args a) {
 #pragma unroll
       for (int t = 0; t < kAhead; ++t) {
         if (p + t >= range.end) continue;
-        const T* const from = g + a.order[p + t] * a.inner;
+        const T* const from = g + token_at(a, p + t) * a.inner;
 #pragma unroll
         for (int k = 0; k < kPacks; ++k) {
           if (at_pack(k) < a.inner) part[t][k] = load_pack<kEach>(from + at_pack(k), kWide, kEach);

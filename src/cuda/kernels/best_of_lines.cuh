@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // argmax and argmin: the first of a line's best. Lines whose elements lie close to each other have a group of lanes
-// each, or a block per piece; others have a thread per piece. The best of several pieces is found by one thread per line.
+// each, or a block per piece; others have a thread per piece. The best of several pieces is found by a warp per line.
 #pragma once
 #include "cuda/kernels/args/lines.h"
 #include "cuda/kernels/parts/element.h"
@@ -105,13 +105,19 @@ extern "C" __global__ void __launch_bounds__(kThreads) best_of_strips(const Best
   }
 }
 
+// A warp per line: one thread alone would wait for the pieces one after the other.
 extern "C" __global__ void __launch_bounds__(kThreads) best_of_best(const BestArgs a) {
-  EACH(line, a.x.n) {
+  const int lane = threadIdx.x & 31;
+  EACH(i, a.x.n * 32) {
+    const i64 line = i >> 5;
     const T* const x = (const T*)a.x.data + at(a.x, line);
     const i64* const places = a.places + line * a.pieces;
-    Best best{load(x[places[0] * a.step]), places[0]};
-    for (i64 p = 1; p < a.pieces; ++p) best.see(load(x[places[p] * a.step]), places[p]);
-    a.out[line] = best.place;
+    Best best{(A)0, -1};
+#pragma unroll 4
+    for (i64 p = lane; p < a.pieces; p += 32) best.merge(load(x[places[p] * a.step]), places[p]);
+    for (int distance = 1; distance < 32; distance *= 2)
+      best.merge(other_lane(best.value, distance), other_lane(best.place, distance));
+    if (lane == 0) a.out[line] = best.place;
   }
 }
 

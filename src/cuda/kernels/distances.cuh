@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Distances of rows and their gradient, an element of the result per thread. Simple, since few come here: cdist and
-// pdist of what is on a GPU are formulas of products and sweeps (Backend::calls_distances), and these kernels serve
-// operands that were on no device when they were called.
+// Distances of rows, by kLanes lanes each, and their gradient, an element per thread. pdist comes here; cdist of what
+// is on a GPU is a formula of products and sweeps (Backend::calls_distances) unless its operands were on no device when
+// it was called.
 #pragma once
 #include "cuda/kernels/args/distances.h"
 #include "cuda/kernels/parts/element.h"
@@ -12,6 +12,7 @@ namespace ebb::cuda {
 #ifdef EBB_EDITOR
 constexpr int kPower = 2;
 constexpr bool kPairs = false;
+constexpr int kLanes = 32;
 #endif
 
 using Args = DistanceArgs<T>;
@@ -19,10 +20,25 @@ using Args = DistanceArgs<T>;
 // Pairs i < j of n rows that come before those of row i.
 EBB i64 pairs_before(i64 i, i64 n) { return i * (2 * n - 1 - i) / 2; }
 
+EBB f64 sum_of_lanes(f64 x) {
+#pragma unroll
+  for (int d = kLanes / 2; d > 0; d /= 2) x += __shfl_xor_sync(0xffffffffu, x, d);
+  return x;
+}
+EBB f64 largest_of_lanes(f64 x) {
+#pragma unroll
+  for (int d = kLanes / 2; d > 0; d /= 2) {
+    const f64 y = __shfl_xor_sync(0xffffffffu, x, d);
+    x = y > x ? y : x;
+  }
+  return x;
+}
 // Sums are f64, where squares of f32 are exact; those of f64 are scaled by the largest difference.
 EBB T distance(const T* a, const T* b, i64 depth) {
+  const int lane = threadIdx.x % kLanes;
   f64 sum = 0, most = 0;
-  for (i64 k = 0; k < depth; ++k) {
+#pragma unroll 4
+  for (i64 k = lane; k < depth; k += kLanes) {
     const f64 d = fabs((f64)load(a[k]) - (f64)load(b[k]));
     if (kPower == 1) {
       sum += d;
@@ -31,30 +47,30 @@ EBB T distance(const T* a, const T* b, i64 depth) {
       most = d > most ? d : most;
     }
   }
+  sum = sum_of_lanes(sum);
   if (kPower == 1) return store((A)sum);
+  most = largest_of_lanes(most);
   if (sum == sum && most > 0 && most < infinity() && (sum < 1e-290 || sum > 1e307)) {
     sum = 0;
-    for (i64 k = 0; k < depth; ++k) {
+    for (i64 k = lane; k < depth; k += kLanes) {
       const f64 d = ((f64)load(a[k]) - (f64)load(b[k])) / most;
       sum = fma(d, d, sum);
     }
-    return store((A)(sqrt(sum) * most));
+    return store((A)(sqrt(sum_of_lanes(sum)) * most));
   }
   return store((A)sqrt(sum));
 }
 
+// All lanes of a distance take the same way.
 extern "C" __global__ void __launch_bounds__(kThreads) distances(const Args a) {
-  if (kPairs) {
-    const i64 n = a.n;
-    EACH(at, n * n) {
-      const i64 i = at / n, j = at - i * n;
-      if (i < j) a.out[pairs_before(i, n) + j - i - 1] = distance(a.a + i * a.depth, a.a + j * a.depth, a.depth);
-    }
-  } else {
-    EACH(at, a.batches * a.m * a.n) {
-      const i64 row = at / a.n, j = at - row * a.n, batch = row / a.m;
-      a.out[at] = distance(a.a + row * a.depth, a.b + (batch * a.n + j) * a.depth, a.depth);
-    }
+  const bool writes = threadIdx.x % kLanes == 0;
+  const i64 step = (i64)gridDim.x * (kThreads / kLanes);
+  for (i64 at = (i64)blockIdx.x * (kThreads / kLanes) + threadIdx.x / kLanes; at < a.batches * a.m * a.n; at += step) {
+    const i64 row = quotient(at, a.n), j = at - row * a.n;
+    if (kPairs && row >= j) continue;
+    const i64 batch = quotient(row, a.m), to = kPairs ? pairs_before(row, a.n) + j - row - 1 : at;
+    const T d = distance(a.a + row * a.depth, a.b + (batch * a.n + j) * a.depth, a.depth);
+    if (writes) a.out[to] = d;
   }
 }
 

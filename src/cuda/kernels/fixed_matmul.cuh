@@ -3,6 +3,7 @@
 // k. A block makes a tile, a thread one element in kFixedSide x kFixedSide of it, kWidth rows and columns.
 #pragma once
 #include "cuda/kernels/args/matmul.h"
+#include "cuda/kernels/parts/fused.cuh"
 #include "cuda/kernels/parts/view.cuh"
 
 namespace ebb::cuda {
@@ -14,8 +15,6 @@ constexpr int kWidth = 8;
 
 using Args = FixedMatmulArgs<T>;
 
-EBB f32 fused(f32 x, f32 y, f32 z) { return fmaf(x, y, z); }
-EBB f64 fused(f64 x, f64 y, f64 z) { return fma(x, y, z); }
 constexpr int kTile = kFixedSide * kWidth;
 extern "C" __global__ void __launch_bounds__(kThreads) multiply(const Args a) {
   __shared__ T left[kFixedSide][kTile + 1], right[kFixedSide][kTile + 1];

@@ -13,7 +13,7 @@
 namespace ebb::cuda {
 
 #ifdef EBB_EDITOR
-constexpr int kLineThreads = kThreads;  // of a block
+constexpr int kLineThreads = kThreads, kStrip = 256;  // of a block; elements of a strip
 constexpr bool kHalf = true, kRuns = true;
 #endif
 
@@ -205,8 +205,8 @@ struct Strip {
   i64 line, number, begin, end;
 };
 EBB Strip strip_of(const Args& a, i64 task) {
-  const i64 number = quotient(task, a.g.n), begin = number * kScanStrip;
-  return {task - number * a.g.n, number, begin, begin + kScanStrip < a.length ? begin + kScanStrip : a.length};
+  const i64 number = quotient(task, a.g.n), begin = number * kStrip;
+  return {task - number * a.g.n, number, begin, begin + kStrip < a.length ? begin + kStrip : a.length};
 }
 extern "C" __global__ void __launch_bounds__(kThreads) carries_of_strips(const Args a) {
   EACH(task, a.g.n * a.pieces) {
@@ -228,9 +228,18 @@ extern "C" __global__ void __launch_bounds__(kThreads) results_of_strips(const A
     const Line line = line_of(a, s.line);
     T* const out = (T*)a.out.data + at(a.out, s.line);
     f64 carry = a.carries ? a.carries[s.line * a.pieces + s.number] : 0;
-#pragma unroll 4
-    for (i64 i = s.end - 1; i >= s.begin; --i)
-      out[i * a.out_step] = step(g_at(a, line, i), factor_at(a, line, i), carry);
+    for (i64 last = s.end - 1; last >= s.begin; last -= kCarryEach) {  // loaded before the first is stored
+      f64 g[kCarryEach], factor[kCarryEach];
+#pragma unroll
+      for (int j = 0; j < kCarryEach; ++j) {
+        const i64 i = last - j >= s.begin ? last - j : s.begin;
+        g[j] = g_at(a, line, i), factor[j] = factor_at(a, line, i);
+      }
+#pragma unroll
+      for (int j = 0; j < kCarryEach; ++j) {
+        if (last - j >= s.begin) out[(last - j) * a.out_step] = step(g[j], factor[j], carry);
+      }
+    }
   }
 }
 

@@ -11,6 +11,7 @@ namespace ebb::cuda {
 #ifdef EBB_EDITOR
 typedef f64 S;  // of comparisons
 constexpr bool kFloating = true, kLargest = true;
+constexpr int kStrip = 256;
 #endif
 
 struct Best {
@@ -132,27 +133,45 @@ extern "C" __global__ void __launch_bounds__(kThreads) places_of_pieces(const Sc
   }
 }
 
-// Strips of lines whose elements are neighbours of other lines'.
+// Strips of lines whose elements are neighbours of other lines', loaded a few elements ahead.
+struct Strip {
+  i64 line, number, first, end;
+};
+EBB Strip strip_of(const ScanArgs& a, i64 task) {
+  const i64 number = quotient(task, a.x.n), first = number * kStrip;
+  return {task - number * a.x.n, number, first, first + kStrip < a.length ? first + kStrip : a.length};
+}
+EBB void load_ahead(const ScanArgs& a, const T* x, i64 first, i64 end, Best (&best)[kScanEach]) {
+#pragma unroll
+  for (int j = 0; j < kScanEach; ++j) best[j] = at_place(a, x, first + j < end ? first + j : -1);
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads) best_of_strips(const ScanArgs a) {
   EACH(task, a.x.n * a.pieces) {
-    const i64 piece = quotient(task, a.x.n), line = task - piece * a.x.n;
-    const i64 first = piece * kScanStrip, end = first + kScanStrip < a.length ? first + kScanStrip : a.length;
-    const T* const x = line_of(a, line);
-    Best best{(S)0, -1};
-    for (i64 i = first; i < end; ++i) best = later(best, at_place(a, x, i));
-    a.sums[line * (a.pieces + 1) + piece + 1] = (u64)best.place;
+    const Strip s = strip_of(a, task);
+    const T* const x = line_of(a, s.line);
+    Best best{(S)0, -1}, ahead[kScanEach];
+    for (i64 i = s.first; i < s.end; i += kScanEach) {
+      load_ahead(a, x, i, s.end, ahead);
+#pragma unroll
+      for (int j = 0; j < kScanEach; ++j) best = later(best, ahead[j]);
+    }
+    a.sums[s.line * (a.pieces + 1) + s.number + 1] = (u64)best.place;
   }
 }
 extern "C" __global__ void __launch_bounds__(kThreads) places_of_strips(const ScanArgs a) {
   EACH(task, a.x.n * a.pieces) {
-    const i64 piece = quotient(task, a.x.n), line = task - piece * a.x.n;
-    const i64 first = piece * kScanStrip, end = first + kScanStrip < a.length ? first + kScanStrip : a.length;
-    const T* const x = line_of(a, line);
-    i64* const out = (i64*)a.out.data + at(a.out, line);
-    Best best = before_piece(a, x, line, piece);
-    for (i64 i = first; i < end; ++i) {
-      best = later(best, at_place(a, x, i));
-      out[i * a.out_step] = best.place;
+    const Strip s = strip_of(a, task);
+    const T* const x = line_of(a, s.line);
+    i64* const out = (i64*)a.out.data + at(a.out, s.line);
+    Best best = before_piece(a, x, s.line, s.number), ahead[kScanEach];
+    for (i64 i = s.first; i < s.end; i += kScanEach) {
+      load_ahead(a, x, i, s.end, ahead);
+#pragma unroll
+      for (int j = 0; j < kScanEach; ++j) {
+        best = later(best, ahead[j]);
+        if (i + j < s.end) out[(i + j) * a.out_step] = best.place;
+      }
     }
   }
 }

@@ -38,37 +38,51 @@ extern "C" __global__ void __launch_bounds__(kThreads) count_true(const Args a) 
 
 // By one block: what comes before each piece, and behind the last how many there are.
 extern "C" __global__ void __launch_bounds__(kThreads) add_counts(const Args a) {
+  constexpr int kEach = 8;  // pieces of a thread
   __shared__ u64 warps[kWarps];
   u64 before = 0;
-  for (i64 first = 0; first < a.pieces; first += kThreads) {
-    const i64 piece = first + threadIdx.x;
-    const u64 mine = piece < a.pieces ? a.counts[piece] : 0;
-    u64 all;
-    const u64 own = before + sum_before(mine, warps, all);
-    if (piece < a.pieces) a.counts[piece] = own;
+  for (i64 first = (i64)threadIdx.x * kEach; first - (i64)threadIdx.x * kEach < a.pieces; first += kEach * kThreads) {
+    u64 counts[kEach], mine = 0, all;
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) {
+      counts[k] = first + k < a.pieces ? a.counts[first + k] : 0;
+      mine += counts[k];
+    }
+    u64 own = before + sum_before(mine, warps, all);
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) {
+      if (first + k < a.pieces) a.counts[first + k] = own;
+      own += counts[k];
+    }
     before += all;
     __syncthreads();
   }
   if (threadIdx.x == 0) a.counts[a.pieces] = before;
 }
 
+// Places are collected in shared memory, so that neighbouring threads store neighbouring coordinates.
 extern "C" __global__ void __launch_bounds__(kThreads) write_true(const Args a) {
   __shared__ u32 warps[kWarps];
+  __shared__ u16 places[kTruePiece];
   for (i64 piece = blockIdx.x; piece < a.pieces; piece += gridDim.x) {
-    const i64 first = first_of(piece);
-    const u32 bits = bits_at(a, first);
-    u32 all;
-    i64* to = a.out + ((i64)a.counts[piece] + sum_before((u32)__popc(bits), warps, all)) * a.rank;
+    const u32 bits = bits_at(a, first_of(piece));
+    u32 all, to = sum_before((u32)__popc(bits), warps, all);
+#pragma unroll
     for (int k = 0; k < kTrueEach; ++k) {
-      if (!(bits >> k & 1u)) continue;
-      i64 rest = first + k;
-      for (int d = (int)a.rank - 1; d > 0; --d) {
+      if (bits >> k & 1u) places[to++] = (u16)(threadIdx.x * kTrueEach + k);
+    }
+    __syncthreads();
+    i64* const out = a.out + (i64)a.counts[piece] * a.rank;
+    for (u32 e = threadIdx.x; e < all * (u32)a.rank; e += kThreads) {
+      const u32 found = a.rank == 1 ? e : e / (u32)a.rank;
+      const int dimension = (int)(e - found * (u32)a.rank);
+      i64 rest = piece * kTruePiece + places[found], inside = rest;
+      for (int d = (int)a.rank - 1; d > 0 && d >= dimension; --d) {
         const i64 next = quotient(rest, a.size[d]);
-        to[d] = rest - next * a.size[d];
+        inside = rest - next * a.size[d];
         rest = next;
       }
-      to[0] = rest;
-      to += a.rank;
+      out[e] = dimension == 0 ? rest : inside;
     }
     __syncthreads();
   }

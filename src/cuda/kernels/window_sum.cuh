@@ -44,16 +44,35 @@ extern "C" __global__ void __launch_bounds__(kThreads) add_windows(const Args a)
   }
 }
 
+// A thread has kSpreadEach neighbours, which share the windows' rows while they are in one row.
 extern "C" __global__ void __launch_bounds__(kThreads) spread_windows(const Args a) {
-  EACH(i, a.n) {
-    const Window at = window_at(i, a.rows.size, a.columns.size);
-    const Range down = windows_of(a.rows, at.row), across = windows_of(a.columns, at.column);
-    const A* const sums = a.sums + at.plane * a.rows.outputs * a.columns.outputs;
-    A sum = 0;
-    for (i64 p = down.first; p <= down.last; ++p) {
-      for (i64 q = across.first; q <= across.last; ++q) sum += sums[p * a.columns.outputs + q];
+  const bool aligned = ((u64)a.image & (sizeof(Pack<T, kSpreadEach>) - 1) & 15) == 0;
+  EACH(group, (a.n + kSpreadEach - 1) / kSpreadEach) {
+    const i64 first = group * kSpreadEach;
+    Window at = window_at(first, a.rows.size, a.columns.size);
+    Range down = windows_of(a.rows, at.row);
+    const A* sums = a.sums + at.plane * a.rows.outputs * a.columns.outputs;
+    Pack<T, kSpreadEach> pack;
+#pragma unroll
+    for (int e = 0; e < kSpreadEach; ++e) {
+      if (at.column == a.columns.size) {
+        at.column = 0;
+        if (++at.row == a.rows.size) at.row = 0, sums += a.rows.outputs * a.columns.outputs;
+        down = windows_of(a.rows, at.row);
+      }
+      A sum = 0;
+      if (first + e < a.n) {
+        const Range across = windows_of(a.columns, at.column);
+        const A* line = sums + down.first * a.columns.outputs;
+        for (int p = (int)(down.last - down.first); p >= 0; --p, line += a.columns.outputs) {
+          for (i64 q = across.first; q <= across.last; ++q) sum += line[q];
+        }
+      }
+      pack.set(e, store(sum));
+      ++at.column;
     }
-    a.image[i] = store(sum);
+    const int live = a.n - first < kSpreadEach ? (int)(a.n - first) : kSpreadEach;
+    store_pack<kSpreadEach>(a.image + first, pack, aligned, live, false);
   }
 }
 

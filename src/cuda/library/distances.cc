@@ -12,6 +12,7 @@ namespace {
 struct DistanceTask {
   DistanceArgs<void> args{};
   KernelSource source;
+  std::int64_t lanes = 1;  // of a distance
   BufferPtr kept[2];
 
   // Rows are the inputs from `first` on.
@@ -27,8 +28,10 @@ struct DistanceTask {
     args.m = a.shape[rank - 2];
     args.n = b.shape[rank - 2];
     args.depth = a.shape[rank - 1];
+    lanes = args.depth < 32 ? 1 : 32;
     source = {element_text(a.dtype) +
-              fmt::format("constexpr int kPower = {};\nconstexpr bool kPairs = {};\n", options.p, options.pairs) +
+              fmt::format("constexpr int kPower = {}, kLanes = {};\nconstexpr bool kPairs = {};\n", options.p, lanes,
+                          options.pairs) +
               texts::distances};
   }
 };
@@ -38,7 +41,7 @@ struct DistanceTask {
 void run_distances(const LibraryCall& call, Gpu& gpu) {
   if (call.outputs[0].shape.numel() == 0) return;
   const DistanceTask t(call, gpu, 0);
-  launch_elements(gpu, t.source, "distances", t.args.batches * t.args.m * t.args.n, t.args);
+  launch_elements(gpu, t.source, "distances", t.args.batches * t.args.m * t.args.n * t.lanes, t.args);
 }
 
 void run_distances_gradient(const LibraryCall& call, Gpu& gpu) {

@@ -4,8 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <numeric>
 #include <string_view>
 
+#include "core/divisor.h"
 #include "core/format_error.h"
 #include "cuda/kernels/args/elements.h"
 #include "cuda/kernels/texts.h"
@@ -16,7 +19,7 @@ namespace ebb::cuda {
 
 KernelView kernel_view(const View& view) {
   static_assert(std::extent_v<decltype(KernelView::size)> == Shape::kMaxRank);
-  KernelView v{static_cast<char*>(view.data), view.shape.numel(), {}, {}};
+  KernelView v{static_cast<char*>(view.data), view.shape.numel(), {}, {}, {}, {}};
   std::fill(std::begin(v.size), std::end(v.size), 1);
   int first = Shape::kMaxRank;  // contiguous dimensions are merged: each costs a division
   for (int d = view.shape.rank() - 1; d >= 0; --d) {
@@ -27,6 +30,11 @@ KernelView kernel_view(const View& view) {
       v.size[--first] = view.shape[d];
       v.stride[first] = view.strides[d];
     }
+  }
+  for (int d = first; d < Shape::kMaxRank; ++d) {
+    const Divisor by = divisor_of(v.size[d]);
+    v.factor[d] = by.factor;
+    v.shift[d] = by.shift;
   }
   return v;
 }
@@ -53,11 +61,52 @@ void launch_blocks(Gpu& gpu, const KernelSource& source, const char* kernel, std
 void launch_elements(Gpu& gpu, const KernelSource& source, const char* kernel, std::int64_t n, const KernelArgs& args) {
   if (n > 0) launch_blocks(gpu, source, kernel, (n + kThreads - 1) / kThreads, args);
 }
+
+namespace {
+
+// Copies by tiles, if the memory of the two views has other dimensions innermost, both long enough to be read and
+// written in whole sectors; false if not.
+bool copy_by_tiles(Gpu& gpu, const View& to, const View& from, std::size_t unit) {
+  const auto dense = [](const View& v) {
+    for (int d = 0; d < v.shape.rank(); ++d) {
+      if (v.strides[d] == 1) return d;
+    }
+    return -1;
+  };
+  const int inner = dense(to), outer = dense(from);
+  const std::int64_t least = gpu.model().shortest_tile_side;
+  if (inner < 0 || outer < 0 || inner == outer || unit > 8 || to.shape[inner] < least || to.shape[outer] < least)
+    return false;
+  View rest_to = to, rest_from = from;
+  for (const int d : {inner, outer}) rest_to.shape = rest_from.shape = rest_to.shape.with(d, 1);
+  CopyTilesArgs args{.to = kernel_view(rest_to),
+                     .from = kernel_view(rest_from),
+                     .size_to = to.shape[inner],
+                     .tile_to = std::min<std::int64_t>(to.shape[inner], 64),
+                     .from_step = from.strides[inner],
+                     .size_from = to.shape[outer],
+                     .to_step = to.strides[outer]};
+  // Longer in one direction where the other one is short.
+  args.tile_from = std::min<std::int64_t>(args.size_from, (kCopyTile / args.tile_to - 1) & ~std::int64_t{31});
+  args.tiles_to = (args.size_to + args.tile_to - 1) / args.tile_to;
+  args.tiles_from = (args.size_from + args.tile_from - 1) / args.tile_from;
+  launch_blocks(gpu, {word_text(unit) + texts::copy_tiles}, "copy_tiles", args.to.n * args.tiles_to * args.tiles_from,
+                args);
+  return true;
+}
+
+}  // namespace
+
 // In words of up to 16 bytes, and over as few dimensions as the strides allow: indices cost more than the copy itself.
 void copy_elements(Gpu& gpu, const View& to, const View& from) {
+  // In the order of the result's memory, whatever the views call their dimensions: neighbours write neighbours.
+  std::vector<int> order(static_cast<std::size_t>(to.shape.rank()));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return std::abs(to.strides[a]) > std::abs(to.strides[b]); });
   std::vector<std::int64_t> sizes;
   Strides there{}, here{};
-  for (int d = 0; d < to.shape.rank(); ++d) {
+  for (const int d : order) {
     const std::int64_t n = to.shape[d];
     if (n == 1) continue;
     const auto last = static_cast<int>(sizes.size()) - 1;
@@ -94,6 +143,7 @@ void copy_elements(Gpu& gpu, const View& to, const View& from) {
                                         .packs = packs});
   }
   const Shape shape(sizes);
+  if (copy_by_tiles(gpu, {to.data, to.dtype, shape, there}, {from.data, from.dtype, shape, here}, unit)) return;
   launch_elements(gpu, {word_text(unit) + texts::copy}, "copy", (shape.numel() + 3) / 4,
                   CopyArgs{.to = kernel_view({to.data, to.dtype, shape, there}),
                            .from = kernel_view({from.data, from.dtype, shape, here})});

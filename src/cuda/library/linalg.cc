@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Factorisations and solves, a block per matrix, in the compute type (halves: f32). Sums are taken column by column in
-// order, so that they depend neither on the batch nor on how many threads share a column. Large matrices go to cuSOLVER
-// and cuBLAS if available, all at a time or, if they are larger, one after the other: the size of a matrix alone
-// decides.
+// Factorisations and solves, a block per matrix, in the compute type (halves: f32). Products are taken from an element
+// in the order of rows, so that its bits depend on the size of the matrix alone. Large matrices go to cuSOLVER and
+// cuBLAS if available, all at a time or, if they are larger, one after the other: that size alone decides, too.
+#include <fmt/format.h>
+
 #include <limits>
 #include <utility>
 
 #include "backend/matrix_errors.h"
 #include "calls/triangular_solve.h"
+#include "core/ceil_div.h"
 #include "cuda/kernels/args/linalg.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/kernels.h"
@@ -52,7 +54,7 @@ Complaints check_matrix(RunMark& mark, const LibraryCall& call, Complaint compla
 
 struct Factors {
   View upper;  // n x (n + k) for each matrix
-  BufferPtr keep[3];
+  BufferPtr keep[2];
 };
 // Factors a, and computes L⁻¹·P·b if there is a b; `determinant` or its logarithm if requested, for which a pivot of
 // zero is not an error.
@@ -63,9 +65,14 @@ Factors factor(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View* b, 
   const DType compute = compute_dtype(a.dtype);
   Factors f;
   f.upper = workspace(gpu, compute, {m.count, n, n + k}, f.keep[0], label_of(call));
-  const View lower = workspace(gpu, compute, {m.count, n, n}, f.keep[1], label_of(call));
-  const View order = workspace(gpu, DType::i64, {m.count, n}, f.keep[2], label_of(call));
-  launch_blocks(gpu, {element_text(a.dtype) + texts::factor}, "factor", m.count,
+  const View work = workspace(gpu, compute, {m.count, n, n + k}, f.keep[1], label_of(call));
+  const auto each = static_cast<std::int64_t>(size_of(compute));
+  const std::int64_t tiles = kFactorTile * (2 * kPanel + 1) * each,
+                     of_rows = 2 * n * static_cast<std::int64_t>(sizeof(i32)), column = (n | 1) * each,
+                     room = gpu.model().limits.shared - kSharedOfText - tiles - of_rows,
+                     panel = std::min<std::int64_t>(kPanel, room / column);
+  require(panel > 0, "{}: matrices of {} rows need cuSOLVER, which is not available", label_of(call), n);
+  launch_blocks(gpu, {element_text(a.dtype) + texts::factor, false, true}, "factor", m.count,
                 FactorArgs<void, void>{.a = kernel_view(m.first),
                                        .b = kernel_view(right.first),
                                        .n = n,
@@ -74,24 +81,25 @@ Factors factor(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View* b, 
                                        .a_column = m.column_step,
                                        .b_row = right.row_step,
                                        .b_column = right.column_step,
-                                       .lower = lower.data,
+                                       .work = work.data,
                                        .upper = f.upper.data,
-                                       .order = elements<i64>(order),
+                                       .panel = panel,
                                        .determinant = determinant,
                                        .logarithm = call.op == Op::logdet,
                                        .needs_inverse = b != nullptr,
-                                       .complaints = check_matrix(mark, call, singular)});
+                                       .complaints = check_matrix(mark, call, singular)},
+                panel * column + tiles + of_rows);
   return f;
 }
 
 // In between, a block of our own is faster.
-bool is_for_solver(const Gpu& gpu, std::int64_t n) {
-  const bool few = n > 0 && n <= gpu.model().few_rows, many = n >= gpu.model().solver_rows;
+bool is_for_solver(const Gpu& gpu, std::int64_t n, std::int64_t many_rows) {
+  const bool few = n > 0 && n <= gpu.model().few_rows, many = n >= many_rows;
   return (few || many) && n <= std::numeric_limits<int>::max();
 }
 // Without cuBLAS there is no call for many small ones at a time.
 bool has_factors(const Gpu& gpu, const Solver& solver, std::int64_t n) {
-  return solver && (solver.batch_handle() || n >= gpu.model().solver_rows);
+  return solver && (solver.batch_handle() || n >= gpu.model().lu_solver_rows);
 }
 // Up to this size all matrices at a time, even a single one: bits do not depend on the batch.
 bool is_for_batches(const Gpu& gpu, std::int64_t n) { return n <= gpu.model().batched_rows; }
@@ -141,7 +149,7 @@ LargeFactors factor_large(const LibraryCall& call, Gpu& gpu, RunMark& mark, cons
 
 bool solve_large(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   const std::int64_t size = call.inputs[0].shape[call.inputs[0].shape.rank() - 1];
-  if (!is_for_solver(gpu, size)) return false;
+  if (!is_for_solver(gpu, size, gpu.model().lu_solver_rows)) return false;
   const Solver solver(gpu);
   if (!has_factors(gpu, solver, size)) return false;
   const char* const what = label_of(call);
@@ -175,7 +183,7 @@ bool solve_large(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
 bool cholesky_large(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   const View &a = call.inputs[0], &out = call.outputs[0];
   const MatrixBatch m(a);
-  if (!is_for_solver(gpu, m.rows)) return false;
+  if (!is_for_solver(gpu, m.rows, gpu.model().solver_rows)) return false;
   const Solver solver(gpu);
   if (!solver) return false;
   const char* const what = label_of(call);
@@ -216,20 +224,24 @@ void substitute(Gpu& gpu, const View& a, const View& b, const View& x, bool tran
   MatrixBatch m(a);
   const MatrixBatch right(b);
   if (transposed) std::swap(m.row_step, m.column_step);
-  const std::int64_t tiles = (right.columns + kSubstituteColumns - 1) / kSubstituteColumns;
-  launch_blocks(gpu, {element_text(a.dtype) + texts::substitute}, "substitute", m.count * tiles,
-                SubstituteArgs<void>{.a = kernel_view(m.first),
-                                     .b = kernel_view(right.first),
-                                     .n = right.rows,
-                                     .k = right.columns,
-                                     .a_row = m.row_step,
-                                     .a_column = m.column_step,
-                                     .b_row = right.row_step,
-                                     .b_column = right.column_step,
-                                     .upward = upward,
-                                     .unit = unit,
-                                     .tiles = tiles,
-                                     .x = x.data});
+  const bool few = right.rows <= kFewRows;
+  const std::int64_t columns = right.columns <= 8 ? 8 : 32, tiles = ceil_div(right.columns, columns);
+  const SubstituteArgs<void> args{.a = kernel_view(m.first),
+                                  .b = kernel_view(right.first),
+                                  .n = right.rows,
+                                  .k = right.columns,
+                                  .a_row = m.row_step,
+                                  .a_column = m.column_step,
+                                  .b_row = right.row_step,
+                                  .b_column = right.column_step,
+                                  .upward = upward,
+                                  .unit = unit,
+                                  .tiles = tiles,
+                                  .x = x.data};
+  const KernelSource source{element_text(a.dtype) + fmt::format("constexpr int kColumns = {};\n", columns) +
+                            texts::substitute};
+  if (few) return launch_elements(gpu, source, "substitute_few", m.count * right.columns, args);
+  launch_blocks(gpu, source, "substitute", m.count * tiles, args);
 }
 
 }  // namespace
@@ -237,18 +249,21 @@ void substitute(Gpu& gpu, const View& a, const View& b, const View& x, bool tran
 void run_cholesky(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   require_floats(call);
   const View &a = call.inputs[0], &out = call.outputs[0];
-  if (a.shape.numel() == 0 || cholesky_large(call, gpu, mark)) return;
   const MatrixBatch m(a);
+  const bool few = m.rows <= kFewRows;
+  if (a.shape.numel() == 0 || (!few && cholesky_large(call, gpu, mark))) return;
   BufferPtr keep;
-  const View work = dense(out, compute_dtype(a.dtype), keep, gpu, label_of(call));
-  launch_blocks(gpu, {element_text(a.dtype) + texts::cholesky}, "cholesky", m.count,
-                CholeskyArgs<void, void>{.a = kernel_view(m.first),
-                                         .n = m.rows,
-                                         .row = m.row_step,
-                                         .column = m.column_step,
-                                         .work = work.data,
-                                         .out = out.data,
-                                         .complaints = check_matrix(mark, call, not_positive_definite)});
+  const View work = computed(gpu, out, keep, call);
+  const KernelSource source{element_text(a.dtype) + texts::cholesky};
+  const CholeskyArgs<void, void> args{.a = kernel_view(m.first),
+                                      .n = m.rows,
+                                      .row = m.row_step,
+                                      .column = m.column_step,
+                                      .work = work.data,
+                                      .out = out.data,
+                                      .complaints = check_matrix(mark, call, not_positive_definite)};
+  if (few) return launch_elements(gpu, source, "cholesky_few", m.count, args);
+  launch_blocks(gpu, source, "cholesky", m.count, args);
 }
 
 void run_triangular_solve(const LibraryCall& call, Gpu& gpu) {
@@ -280,7 +295,7 @@ void run_determinant(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   require_floats(call);
   if (call.outputs[0].shape.numel() == 0) return;
   const std::int64_t size = call.inputs[0].shape[call.inputs[0].shape.rank() - 1];
-  if (is_for_solver(gpu, size)) {
+  if (is_for_solver(gpu, size, gpu.model().lu_solver_rows)) {
     if (const Solver solver(gpu); has_factors(gpu, solver, size)) {
       factor_large(call, gpu, mark, solver, false, call.outputs[0].data);
       return;

@@ -5,9 +5,13 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <optional>
+#include <vector>
 
 #include "core/ceil_div.h"
+#include "core/divisor.h"
 #include "core/format_error.h"
+#include "cuda/kernels/args/join.h"
 #include "cuda/kernels/args/lines.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/index_parts.h"
@@ -35,6 +39,100 @@ bool lies_close(const View& lines, int axis, std::int64_t length, const GpuModel
   return std::abs(lines.strides[axis]) <= model.close_elements || lines.shape.numel() == 1 || length == 1;
 }
 
+// A part of a result along the axis; without data zeros.
+struct Joined {
+  View x;
+  std::int64_t size;
+};
+
+// The dimensions [from, to) as one, if they follow each other evenly: its step, 0 where there is one element at most.
+std::optional<std::int64_t> step_over(const View& x, int from, int to) {
+  std::int64_t step = 0, count = 1;
+  for (int d = to - 1; d >= from; --d) {
+    if (x.shape[d] == 1) continue;
+    if (count == 1) {
+      step = x.strides[d];
+    } else if (x.strides[d] != step * count) {
+      return {};
+    }
+    count *= x.shape[d];
+  }
+  return step;
+}
+
+template <int most>
+void launch_join(Gpu& gpu, const JoinArgs<kMostJoined>& all, std::size_t unit) {
+  JoinArgs<most> args{.of = {},
+                      .out = all.out,
+                      .n = all.n,
+                      .columns = all.columns,
+                      .inner = all.inner,
+                      .count = all.count,
+                      .aligned = all.aligned,
+                      .by_columns = all.by_columns,
+                      .of_columns = all.of_columns,
+                      .by_inner = all.by_inner,
+                      .of_inner = all.of_inner};
+  std::copy_n(all.of, most, args.of);
+  const auto each = static_cast<std::int64_t>(16 / unit);
+  launch_elements(gpu, {fmt::format("constexpr int kMost = {};\n", most) + word_text(unit) + texts::join}, "join",
+                  (args.n + each - 1) / each, args);
+}
+
+// Rows of a dense result, made of parts, by one launch. False where their strides do not allow it.
+bool join_parts(Gpu& gpu, const View& out, int axis, const std::vector<Joined>& parts) {
+  const int rank = out.shape.rank();
+  if (!is_contiguous(out.shape, out.strides) || parts.size() > kMostJoined) return false;
+  if (out.shape.numel() == 0) return true;
+  JoinArgs<kMostJoined> args{};
+  args.inner = inner_of(out.shape, axis);
+  args.columns = args.inner * out.shape[axis];
+  args.n = out.shape.numel();
+  args.out = static_cast<char*>(out.data);
+  std::int64_t first = 0;
+  for (const Joined& part : parts) {
+    if (part.size == 0) continue;
+    JoinPart& p = args.of[args.count++];
+    p.first = first;
+    first += part.size * args.inner;
+    p.column = 1;
+    if (!part.x.data) continue;
+    const auto row = step_over(part.x, 0, axis), column = step_over(part.x, axis, rank),
+               behind = step_over(part.x, axis + 1, rank);
+    if (!row || !behind) return false;
+    p.data = static_cast<const char*>(part.x.data);
+    p.row = *row;
+    p.column = column ? *column : *behind;
+    p.lines = !column;
+    p.axis = part.x.strides[axis];
+  }
+  // In wider words where everything lies in such.
+  std::size_t unit = size_of(out.dtype);
+  const auto can_double = [&] {
+    const auto far = [&](const void* data) { return reinterpret_cast<std::uintptr_t>(data) % (2 * unit) != 0; };
+    if (unit == 16 || args.columns % 2 != 0 || far(args.out)) return false;
+    return std::all_of(args.of, args.of + args.count, [&](const JoinPart& p) {
+      return p.first % 2 == 0 && (!p.data || (p.column == 1 && !p.lines && p.row % 2 == 0 && !far(p.data)));
+    });
+  };
+  for (; can_double(); unit *= 2) {
+    args.columns /= 2, args.n /= 2;
+    for (JoinPart& p : args.of) p.first /= 2, p.row /= 2;
+  }
+  args.aligned = reinterpret_cast<std::uintptr_t>(args.out) % 16 == 0;
+  const Divisor columns = divisor_of(args.columns), inner = divisor_of(args.inner);
+  args.by_columns = columns.factor, args.of_columns = columns.shift;
+  args.by_inner = inner.factor, args.of_inner = inner.shift;
+  if (args.count <= 2) {
+    launch_join<2>(gpu, args, unit);
+  } else if (args.count <= 4) {
+    launch_join<4>(gpu, args, unit);
+  } else {
+    launch_join<kMostJoined>(gpu, args, unit);
+  }
+  return true;
+}
+
 }  // namespace
 
 void run_cat(const LibraryCall& call, Gpu& gpu) {
@@ -54,6 +152,9 @@ void run_cat(const LibraryCall& call, Gpu& gpu) {
     }
     return copy_bytes(gpu, copies);
   }
+  std::vector<Joined> parts;
+  for (const View& x : call.inputs) parts.push_back({x, x.shape[axis]});
+  if (join_parts(gpu, call.outputs[0], axis, parts)) return;
   for (const View& x : call.inputs) {
     copy_elements(gpu, part(call.outputs[0], axis, start, x.shape), x);
     start += x.shape[axis];
@@ -63,11 +164,12 @@ void run_cat(const LibraryCall& call, Gpu& gpu) {
 void run_pad_zero(const LibraryCall& call, Gpu& gpu) {
   const View &x = call.inputs[0], &out = call.outputs[0];
   const int axis = axis_of(call);
-  const std::int64_t before = call.attrs.i[1], end = before + x.shape[axis];
+  const std::int64_t before = call.attrs.i[1], end = before + x.shape[axis], after = out.shape[axis] - end;
+  if (join_parts(gpu, out, axis, {{{}, before}, {x, x.shape[axis]}, {{}, after}})) return;
   if (out.shape.rank() == 2 && before == 0) return copy_padded(gpu, out, x);
   copy_elements(gpu, part(out, axis, before, x.shape), x);
   clear_elements(gpu, part_of(out, axis, 0, before));
-  clear_elements(gpu, part_of(out, axis, end, out.shape[axis] - end));
+  clear_elements(gpu, part_of(out, axis, end, after));
 }
 
 namespace {
@@ -122,7 +224,7 @@ void run_arg(const LibraryCall& call, Gpu& gpu) {
   } else {
     launch_elements(gpu, source, "best_of_strips", count * args.pieces, args);
   }
-  if (args.pieces > 1) launch_elements(gpu, source, "best_of_best", count, args);
+  if (args.pieces > 1) launch_elements(gpu, source, "best_of_best", 32 * count, args);
 }
 
 namespace {
@@ -191,8 +293,14 @@ void run_scan(const LibraryCall& call, Gpu& gpu) {
   const std::int64_t length = x.shape[axis], count = lines.shape.numel();
   const bool beside = lies_side_by_side(x, axis) && (places || length > kSumAlone);
   if (beside && !places) return scan_by_blocks(call, gpu, text, lines, results);
-  const KernelSource source{text + (places ? texts::scan_places : texts::scan)};
-  const std::int64_t piece = beside ? kScanPiece : kScanStrip, pieces = (length + piece - 1) / piece;
+  // Places have no rounding that a division could change: the fewer lines, the shorter their strips.
+  const GpuModel& model = gpu.model();
+  std::int64_t strip = kScanStrip;
+  while (places && strip > model.shortest_scan_strip && count * ceil_div(length, strip) < model.scan_threads)
+    strip /= 2;
+  const KernelSource source{places ? text + fmt::format("constexpr int kStrip = {};\n", strip) + texts::scan_places
+                                   : text + texts::scan};
+  const std::int64_t piece = beside ? kScanPiece : strip, pieces = ceil_div(length, piece);
   ScanArgs args{scanned_lines(call, lines, results, pieces), nullptr};
   BufferPtr keep;
   const auto over_pieces = [&](const char* of_block, const char* of_thread) {
@@ -216,8 +324,8 @@ void run_recurrence(const LibraryCall& call, Gpu& gpu) {
   const bool blocks = length > kSumAlone && lies_close(factors, axis, length, gpu.model());
   std::int64_t threads = 32;
   while (threads < kThreads && (!blocks || threads * kCarryEach < length)) threads *= 2;
-  const std::int64_t pieces = ceil_div(length, blocks ? kCarryEach * threads : kScanStrip),
-                     tasks = g.shape.numel() * pieces;
+  const std::int64_t strip = length <= kScanStrip ? kScanStrip : kScanStrip / 4;
+  const std::int64_t pieces = ceil_div(length, blocks ? kCarryEach * threads : strip), tasks = g.shape.numel() * pieces;
   RecurrenceArgs args{.factors = kernel_view(factors),
                       .g = kernel_view(g),
                       .out = kernel_view(out),
@@ -229,8 +337,9 @@ void run_recurrence(const LibraryCall& call, Gpu& gpu) {
                       .carries = nullptr,
                       .products = nullptr};
   const KernelSource source{element_text(g.dtype) +
-                            fmt::format("constexpr int kLineThreads = {};\nconstexpr bool kHalf = {}, kRuns = {};\n",
-                                        threads, is_half(g.dtype), call.op == Op::scatter_zero_add) +
+                            fmt::format("constexpr int kLineThreads = {}, kStrip = {};\n"
+                                        "constexpr bool kHalf = {}, kRuns = {};\n",
+                                        threads, strip, is_half(g.dtype), call.op == Op::scatter_zero_add) +
                             texts::recurrence};
   const auto over_pieces = [&](const char* of_block, const char* of_thread) {
     blocks ? launch_blocks(gpu, source, of_block, tasks, args, 0, static_cast<unsigned>(threads))

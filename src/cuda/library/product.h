@@ -77,7 +77,7 @@ std::optional<Heuristic> algorithm_for(Gpu& gpu, const Product& p, const LtProdu
 // of the first. Returns the previous setting. EBB_CUDA_TUNE=0: never.
 double tune_products_from(double operations);
 
-// Number of products so far that cuBLASLt did not support.
+// Number of products so far that were too thin for cuBLASLt, or that it did not support.
 long products_by_own_kernel();
 
 }  // namespace ebb::cuda

@@ -34,7 +34,7 @@ View rows_of_lines(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View&
 }
 
 void add_rows(Gpu& gpu, const RowSums& task) {
-  const auto& [of_tokens, g, out, outer, size, inner] = task;
+  const auto& [of_tokens, g, out, outer, size, inner, ascending] = task;
   const std::int64_t tokens = of_tokens.shape.numel();
   if (out.shape.numel() == 0) return;
   const auto each = static_cast<std::int64_t>(16 / size_of(out.dtype));
@@ -53,8 +53,11 @@ void add_rows(Gpu& gpu, const RowSums& task) {
                                                     : "to.set(j, store((A)x))");
   const KernelSource source{types + texts::add_rows};
   BufferPtr kept_order, kept_sorted, kept_ranges, kept_segments, kept_divided, kept_parts;
-  const View order = workspace(gpu, DType::i64, Shape{tokens}, kept_order, "index_add"),
-             sorted = workspace(gpu, of_tokens.dtype, Shape{tokens}, kept_sorted, "index_add");
+  View order, sorted = of_tokens;
+  if (!ascending) {
+    order = workspace(gpu, DType::i64, Shape{tokens}, kept_order, "index_add");
+    sorted = workspace(gpu, of_tokens.dtype, Shape{tokens}, kept_sorted, "index_add");
+  }
   constexpr auto kWords = [](std::size_t bytes) { return static_cast<std::int64_t>(bytes / sizeof(i64)); };
   // Zeros for short rows are less than their ranges.
   const bool runs = outer * inner * static_cast<std::int64_t>(size_of(out.dtype)) <= gpu.model().short_row_bytes;
@@ -70,7 +73,7 @@ void add_rows(Gpu& gpu, const RowSums& task) {
   const View divided_list =
       workspace(gpu, DType::i64, Shape{divided * kWords(sizeof(DividedRow))}, kept_divided, "index_add");
   const View parts = workspace(gpu, sums, Shape{2 * divided * outer * inner}, kept_parts, "index_add");
-  argsort_keys(gpu, of_tokens, 0, size - 1, order, sorted.data);
+  if (!ascending) argsort_keys(gpu, of_tokens, 0, size - 1, order, sorted.data);
   gpu.clear(ranges.data, bytes_of(ranges));
   if (runs) gpu.clear(out.data, bytes_of(out));
   const auto blocks_for = [](std::int64_t threads) { return (threads + kThreads - 1) / kThreads; };

@@ -14,6 +14,7 @@ View rows_of_lines(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View&
 struct RowSums {
   View rows, g, out;  // all dense
   std::int64_t outer, size, inner;
+  bool ascending = false;  // rows are in order already
 };
 void add_rows(Gpu& gpu, const RowSums& task);
 

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "calls/index_lines.h"
 #include "cuda/kernels/args/index.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/index_parts.h"
@@ -389,9 +390,13 @@ void run_index_zero_add(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   const View g = packed(gpu, call.inputs[0], kept_g, "index_add");
   std::int64_t outer = 1;
   for (int d = 0; d < axis; ++d) outer *= out.shape[d];
-  add_rows(
-      gpu,
-      {.rows = rows, .g = g, .out = out, .outer = outer, .size = out.shape[axis], .inner = inner_of(out.shape, axis)});
+  add_rows(gpu, {.rows = rows,
+                 .g = g,
+                 .out = out,
+                 .outer = outer,
+                 .size = out.shape[axis],
+                 .inner = inner_of(out.shape, axis),
+                 .ascending = static_cast<IndexLines>(call.attrs.i[1]) == IndexLines::ascending});
 }
 
 }  // namespace ebb::cuda

@@ -85,7 +85,8 @@ ScatterPlan plan_scatter(const LibraryCall& call, const GpuModel& model) {
     return {Kind::last_on_chip, static_cast<int>(std::clamp<std::int64_t>(power_of_two_from(size), threads, kThreads)),
             bytes};
   }
-  const auto known = rows ? IndexLines::any : static_cast<IndexLines>(call.attrs.i[1]);
+  const auto known = static_cast<IndexLines>(call.attrs.i[1]);
+  if (rows && known == IndexLines::ascending) return {Kind::sorted};
   if (known == IndexLines::different) return {Kind::put};
   if (known == IndexLines::runs && is_floating(dtype) && index == out) return {Kind::runs};
   if (dtype == DType::i64 || dtype == DType::i32) {
@@ -116,7 +117,9 @@ ScatterPlan plan_scatter(const LibraryCall& call, const GpuModel& model) {
   }
   const bool exact = (dtype == DType::f32 || is_half(dtype)) && inner * size < (std::int64_t{1} << 32) / kMostDigits &&
                      length < model.longest_exact && size <= model.exact_places * length;
-  if (exact && !fits && same_lines && length >= model.long_line && (!rows || inner == 1)) return {Kind::exact};
+  if (exact && !fits && same_lines && length >= model.long_line &&
+      (!rows || (inner == 1 && length > model.sorted_once)))
+    return {Kind::exact};
   if (rows && (!is_floating(dtype) || inner > 1 || !fits)) return {Kind::sorted};
   if (is_floating(dtype) && same_lines && !fits && length >= model.long_line) return {Kind::sorted};
   const bool divided = is_floating(dtype) && fits && length >= model.long_line_on_chip;

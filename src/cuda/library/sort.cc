@@ -217,16 +217,22 @@ void run_searchsorted(const LibraryCall& call, Gpu& gpu) {
   View lines = sorted;
   lines.shape = sorted.shape.with(axis, 1);
   const KernelSource source{element_text(values.dtype) +
-                            fmt::format("constexpr bool kRight = {}, kFloating = {};\n",
-                                        options_as<SearchsortedCall>(call.attrs).right, is_floating(values.dtype)) +
-                            texts::search};
-  launch_elements(gpu, source, "search", values.shape.numel(),
-                  SearchArgs{.sorted = kernel_view(lines),
-                             .values = kernel_view(values),
-                             .out = static_cast<i64*>(out.data),
-                             .length = sorted.shape[axis],
-                             .step = sorted.strides[axis],
-                             .count = values.shape[axis]});
+                                fmt::format("constexpr bool kRight = {}, kFloating = {};\n",
+                                            options_as<SearchsortedCall>(call.attrs).right, is_floating(values.dtype)) +
+                                texts::search,
+                            false, true};
+  const std::int64_t count = values.shape.numel(), blocks = ceil_div(count, kSearchEach * kThreads);
+  const SearchArgs args{.sorted = kernel_view(lines),
+                        .values = kernel_view(values),
+                        .out = static_cast<i64*>(out.data),
+                        .length = sorted.shape[axis],
+                        .step = sorted.strides[axis],
+                        .count = values.shape[axis]};
+  const GpuModel& model = gpu.model();
+  const auto bytes = sorted.shape[axis] * static_cast<std::int64_t>(size_of(compute_dtype(values.dtype)));
+  if (lines.shape.numel() == 1 && bytes <= model.searched_bytes && count >= model.searches_per_element * args.length)
+    return launch_blocks(gpu, source, "search_in_shared", std::min(blocks, model.search_blocks), args, bytes);
+  launch_blocks(gpu, source, "search", blocks, args);
 }
 
 }  // namespace ebb::cuda

@@ -13,11 +13,14 @@
 #include <vector>
 
 #include "calls/convolution.h"
+#include "core/ceil_div.h"
 #include "cuda/kernels/args/window.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/cudnn_convolution.h"
 #include "cuda/library/kernels.h"
 #include "cuda/library/patches.h"
+#include "cuda/library/weight_gradient.h"
+#include "ebb/memory.h"
 
 namespace ebb::cuda {
 namespace {
@@ -201,6 +204,28 @@ bool by_cudnn(Gpu& gpu, ConvolutionResult kind, const ConvCall& o, const View& x
                       images(ConvolutionResult::y, y, keep_y));
 }
 
+// With windows side by side, x is a convolution of y with the windows turned around, their channels exchanged. In exact
+// f32, cuDNN's engines for that take a third to a tenth of the time of those for gradients of images (H200: 3 to 17
+// channels, windows of 3 and 3x3).
+bool by_cudnn_turned(Gpu& gpu, const ConvCall& o, const View& x, const View& w, const View& y, const char* what) {
+  if (!cudnn_table() || x.dtype != DType::f32 || tf32() || o.last || o.groups != 1) return false;
+  ConvCall forward = o;
+  View turned = w;
+  turned.shape = w.shape.with(0, w.shape[1]).with(1, w.shape[0]);
+  std::swap(turned.strides[0], turned.strides[1]);
+  for (const std::size_t axis : {0U, 1U}) {
+    const int d = static_cast<int>(axis) + 2;
+    forward.padding[axis] = o.dilation[axis] * (w.shape[d] - 1) - o.padding[axis];
+    if (o.stride[axis] != 1 || forward.padding[axis] < 0) return false;
+    turned.data = element_at(turned, (w.shape[d] - 1) * w.strides[d]);
+    turned.strides[d] = -w.strides[d];
+  }
+  BufferPtr keep;
+  const View windows = workspace(gpu, w.dtype, turned.shape, keep, what);
+  copy_elements(gpu, windows, turned);
+  return by_cudnn(gpu, ConvolutionResult::y, forward, y, windows, x, what);
+}
+
 }  // namespace
 
 void run_convolution(const LibraryCall& call, Gpu& gpu) {
@@ -246,6 +271,7 @@ void run_conv_transpose(const LibraryCall& call, Gpu& gpu) {
   const KernelSource source{element_text(x.dtype) + texts::add_columns_up};
   BufferPtr keep_w, keep_y, keep_col;
   if (run_as_patches(gpu, ConvolutionResult::x, z.o, x, w, y, {}, "conv_transpose")) return;
+  if (by_cudnn_turned(gpu, z.o, x, w, y, "conv_transpose")) return;
   if (by_cudnn(gpu, ConvolutionResult::x, z.o, x, w, y, "conv_transpose")) return;
   if (z.o.last) return run_in_usual_order(call, gpu, run_conv_transpose);
   const DType dtype = compute_dtype(x.dtype);
@@ -270,6 +296,7 @@ void run_conv_weight_gradient(const LibraryCall& call, Gpu& gpu) {
   if (z.images == 0 || z.places() == 0)
     return gpu.clear(w.data, static_cast<std::size_t>(w.shape.numel()) * size_of(w.dtype));
   if (run_as_patches(gpu, ConvolutionResult::w, z.o, x, w, y, {}, "conv_weight_gradient")) return;
+  if (const auto plan = plan_weight_gradient(call, gpu.model())) return run_weight_gradient(call, gpu, *plan);
   if (by_cudnn(gpu, ConvolutionResult::w, z.o, x, w, y, "conv_weight_gradient")) return;
   if (z.o.last) return run_in_usual_order(call, gpu, run_conv_weight_gradient);
   BufferPtr keep_col, keep_y, keep_sums;
@@ -318,15 +345,15 @@ PoolArgs<void, void> pool_args(const LibraryCall& call, const View& image, const
           .columns = pool_side(p, 1, image.shape[3], windows.shape[3])};
 }
 
-// Lanes that share a window: one where neighbours read neighbours. The window's size alone decides.
-int lanes_of_window(const LibraryCall& call, const View& image, const View& sums) {
+// The most elements of a window: its size alone decides how many lanes share one.
+std::int64_t taps_of_window(const LibraryCall& call, const View& image, const View& sums) {
   const PoolCall& p = options_as<PoolCall>(call.attrs);
   std::int64_t taps = 1;
   for (int d : {0, 1}) {
     const std::int64_t size = image.shape[d + 2], outputs = sums.shape[d + 2];
     taps *= p.adaptive ? (size + outputs - 1) / outputs : std::min(p.window[static_cast<std::size_t>(d)], size);
   }
-  return taps < 32 ? 1 : taps < 256 ? 8 : 32;  // chosen, not measured
+  return taps;
 }
 
 }  // namespace
@@ -364,6 +391,8 @@ void spread_to_largest(const LibraryCall& call, Gpu& gpu) {
 
 }  // namespace
 
+constexpr std::int64_t kMostTaps = std::int64_t{1} << 31;  // that lanes count in 32 bits
+
 void run_max_pool_index(const LibraryCall& call, Gpu& gpu) {
   const View &x = call.inputs[0], &out = call.outputs[0];
   if (options_as<PoolCall>(call.attrs).conv.last) {
@@ -371,15 +400,21 @@ void run_max_pool_index(const LibraryCall& call, Gpu& gpu) {
     return launch_elements(gpu, channels_last_source(x.dtype, each), "largest", out.shape.numel() / each,
                            pool_args(call, x, channels_second(out), out.shape.numel()));
   }
-  launch_elements(gpu, {element_text(x.dtype) + texts::max_pool}, "largest", out.shape.numel(),
-                  pool_args(call, x, out, out.shape.numel()));
+  const std::int64_t n = out.shape.numel(), taps = taps_of_window(call, x, out);
+  const int lanes = taps < 64 || taps > kMostTaps ? 1 : taps < 512 ? 8 : taps < 4096 ? 32 : kThreads;  // chosen
+  const KernelSource source{element_text(x.dtype) + fmt::format("constexpr int kLanes = {};\n", lanes) +
+                            texts::max_pool};
+  const PoolArgs<void, void> args = pool_args(call, x, out, n);
+  if (lanes == 1) return launch_elements(gpu, source, "largest", n, args);
+  launch_blocks(gpu, source, "largest_by_lanes", ceil_div(n, kThreads / lanes), args);
 }
 
 void run_window_sum(const LibraryCall& call, Gpu& gpu) {
   const View &x = call.inputs[0], &out = call.outputs[0];
   const std::int64_t n = out.shape.numel();
   if (n == 0) return;
-  const int lanes = lanes_of_window(call, x, out);
+  const std::int64_t taps = taps_of_window(call, x, out);
+  const int lanes = taps < 32 ? 1 : taps < 256 ? 8 : 32;  // one where neighbours read neighbours; chosen, not measured
   launch_elements(gpu, {element_text(x.dtype) + fmt::format("constexpr int kLanes = {};\n", lanes) + texts::window_sum},
                   "add_windows", n * lanes, pool_args(call, x, out, n));
 }
@@ -390,7 +425,7 @@ void run_window_spread(const LibraryCall& call, Gpu& gpu) {
   BufferPtr keep;
   const View sums = packed(gpu, call.inputs[0], keep, "avg_pool");
   launch_elements(gpu, {element_text(x.dtype) + "constexpr int kLanes = 1;\n" + texts::window_sum}, "spread_windows",
-                  x.shape.numel(), pool_args(call, x, sums, x.shape.numel()));
+                  ceil_div(x.shape.numel(), kSpreadEach), pool_args(call, x, sums, x.shape.numel()));
 }
 
 }  // namespace ebb::cuda

@@ -75,6 +75,7 @@ std::string describe(const KernelPlan& plan) {
                         launch.fewer_if_spilled ? " or fewer" : "");
   if (plan.alignment == Alignment::any) text += ", unaligned";
   if (!plan.vectors) text += ", strided";
+  if (plan.together > 1) text += fmt::format(", {} at a time", plan.together);
   text += residence_text(plan);
   bool pairs[2] = {false, false}, softmax = false, maxima = false, owner = false, shares = false;  // f16, bf16
   std::string unrolls;

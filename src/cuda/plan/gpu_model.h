@@ -91,11 +91,21 @@ struct GpuModel {
   int shared_load_bytes = 128;
   double shared_load_instructions = 32;
 
+  // Where neighbours in one operand are strangers in another, a thread takes single elements: with a load of two or
+  // four bytes per thread, 4 or 8 KiB of a multiprocessor's are in flight, a quarter of what memory needs. So a thread
+  // has several: bytes in flight, elements, and instructions of all of them (chosen).
+  std::int64_t single_bytes_in_flight = 32, most_singles = 8, single_instructions = 96;
+
   // ---- Sweeps over columns: rows whose loads are in flight, fewer where several operands are loaded or special
   // functions computed, where more warps help more than more loads (by trial). From `many_column_sums` on a thread has
   // four columns: with eight, the gradient of a batch norm took 177 registers, one block fitted a multiprocessor and
   // the sweep moved 1.9 TB/s, the mean of the same images, with 76 registers and three blocks, 4.1.
   int rows_in_flight = 8, rows_in_flight_of_functions = 2, blocks_of_columns = 3;
+  // The same of fewer than `odd_columns` columns: threads, each of which has few bytes of a row, so that with 16 rows
+  // of two bytes 32 KiB per multiprocessor are in flight; groups from which on 256 chains add them (chosen. With 8,192
+  // threads, 26,690,047 rows of five bf16 took 2.5 ms, PyTorch 0.15).
+  std::int64_t narrow_column_threads = 1 << 17, groups_of_many_chains = 4096;
+  int narrow_rows_in_flight = 16;
   std::int64_t column_bytes_in_flight = 128, many_column_sums = 2;
   // An operand counts as one of a sweep's arrays from this share of its elements on (chosen, not measured).
   std::int64_t worth_counting = 64;
@@ -110,6 +120,8 @@ struct GpuModel {
   // can store for each other (chosen).
   std::int64_t fewest_walked_rows = 8, most_thread_rows = 16, most_rows_of_eight = 4, walking_threads = 1 << 19;
   int blocks_of_walks = 3;  // per multiprocessor: 85 registers of a thread
+  // More rows are in flight where a thread has one or two columns of them (chosen).
+  std::int64_t walking_rows_of_few = 8;
   std::int64_t walking_bytes_in_flight = 96, walking_rows_in_flight = 4, most_repeated_words = 32, odd_columns = 64;
   std::int64_t packs_of_warps = 96;
 
@@ -197,6 +209,9 @@ struct GpuModel {
   // any f32; more places per element than this are sorted, which takes memory by the number of elements; and bytes of
   // digits for several lines at a time (chosen). 4.3 million numbers for 100,000 places take 0.096 ms, sorted 0.61;
   // PyTorch's atomics, in any order, 0.063.
+  // An index of up to `sorted_once` elements that all lines have in common is sorted once, and then each number of the
+  // output is added by itself (chosen: 16,389 lines of 65,542 bf16 numbers took eight times as long as PyTorch's).
+  std::int64_t sorted_once = 1 << 18;
   std::int64_t longest_exact = 1 << 27, exact_places = 4, exact_bytes = std::int64_t{256} << 20;
   // grid_sample: threads that fill a large GPU, and channels per lane before another lane shares a point's. (Chosen,
   // not measured.)
@@ -205,14 +220,24 @@ struct GpuModel {
   // fills a large GPU.
   std::int64_t table_bytes = 96 << 10, busy_blocks = 132;
   // Matrices that cuSOLVER and cuBLAS factor: those of up to `few_rows` (4,096 of 16 rows took 0.54 ms in blocks of our
-  // own and 0.13 in PyTorch) and from `solver_rows` on (1,024 rows: 148 ms and 0.4). Between them our own are twice as
-  // fast (256 of 64 rows: 0.28 ms and 0.60). Up to `batched_rows` one call takes all: 16 of 256 rows one after the
-  // other took 4 to 9 times PyTorch's time. Other factorisations (eigenvalues, singular values, orthonormal columns)
-  // run on the host below so many rows and columns.
-  std::int64_t few_rows = 32, solver_rows = 128, batched_rows = 256, decomposed_rows = 96;
-  // argmax and argmin: tasks that fill a large GPU, blocks or as many threads; elements of a block's piece and of a
-  // thread's; pieces of a line (chosen, not measured).
-  std::int64_t best_tasks = 4 * 132, best_piece = 16 * kThreads, best_strip = 64, most_best_pieces = 256;
+  // own and 0.13 in PyTorch, before those worked by panels) and from `solver_rows` on, from `lu_solver_rows` for L·U.
+  // Between them a block of our own factors a matrix: a Cholesky factor of 251 rows with its gradient took less time
+  // than PyTorch's, a determinant of 300 twice cuSOLVER's (H200). Up to `batched_rows` one call takes all: 16 of 256
+  // rows one after the other took 4 to 9 times PyTorch's time. Other factorisations (eigenvalues, singular values,
+  // orthonormal columns) run on the host below so many rows and columns.
+  std::int64_t few_rows = 32, solver_rows = 385, lu_solver_rows = 257, batched_rows = 256, decomposed_rows = 96;
+  // cummax and cummin of lines whose elements are not neighbours: threads that fill a large GPU, and elements that one
+  // has at least (chosen, not measured. 4,499 lines of 257 elements, 256 of them for one thread, took 0.3 ms).
+  std::int64_t scan_threads = 1 << 17, shortest_scan_strip = 16;
+  // searchsorted: bytes of a line that each block copies to shared memory, if there are so many values per element of
+  // it; blocks that fill a large GPU (chosen, not measured). In memory a line of 1,025 numbers of f32 took 146 µs for 8
+  // million values, PyTorch 91: a warp's loads touch most of its 33 pieces of 128 bytes.
+  std::int64_t searched_bytes = 48 << 10, searches_per_element = 64, search_blocks = 8 * 132;
+  // argmax and argmin: tasks that fill a large GPU, blocks or as many threads: with eight blocks of four loads of four
+  // bytes per thread, 32 KiB of a multiprocessor's are in flight. Elements of a block's piece and of a thread's; pieces
+  // of a line. (Chosen. With 256 pieces, whose best one thread found, a line of 8,388,609 numbers took 59 µs, PyTorch
+  // 18.)
+  std::int64_t best_tasks = 8 * 132, best_piece = 16 * kThreads, best_strip = 64, most_best_pieces = 1024;
   // Lines of up to so many elements have a group of lanes each, longer ones where their warps fill a large GPU. A lane
   // has so many elements before the line gets more lanes. Elements of a line lie close to each other up to this step:
   // lanes that take neighbours of a line then share the bytes they load. (Chosen. With a block per line, 2,097,153
@@ -235,6 +260,9 @@ struct GpuModel {
   // elements: writing and reading them takes a sixth of the product's time.
   std::int64_t product_parts = 4, long_product = 16384, narrow_product = 1024;
   std::int64_t very_narrow_product = 256, part_of_narrow = 4096, most_product_parts = 128;
+  // Products of halves with fewer columns than `aligned_elements` whose sums are at least so long are computed by
+  // warps, one for each part of a sum (chosen, not measured).
+  std::int64_t long_thin_sum = 256, thin_part = 2048;
   // The same for f32 and f64, whose tiles are taken to be 64 by 64. Of 1 to 128 parts the fastest had about so many
   // tiles, and no fewer elements in a part: on an H200 128 x 128 of 4,096 elements took 69, 44, 31 and 34 µs in 2, 4, 8
   // and 16 parts, 300 x 200 of 100,003 took 740, 540, 430 and 410 in 4, 16, 32 and 64. Shorter sums are not divided.
@@ -245,6 +273,10 @@ struct GpuModel {
   std::size_t convolution_proposals = 32;
   // Without cuDNN, bytes of windows as columns at a time (chosen, not measured).
   std::int64_t window_column_bytes = std::int64_t{128} << 20;
+  // The gradient of windows in exact f32: blocks that the positions are divided for, and steps of a part at least
+  // (chosen, not measured). Decides bits. cuDNN's deterministic engine for it took 0.9 to 2.6 ms on an H200 where its
+  // others, which add in any order, took 0.06 to 0.5.
+  std::int64_t weight_gradient_blocks = 1056, weight_gradient_steps = 16;
   // Attention: columns below which rows of 64 are processed in many small blocks, fewer of which wait for the first
   // tile and for the last (by trial).
   std::int64_t long_attention_rows = 2048;
@@ -259,6 +291,10 @@ struct GpuModel {
   // ---- Copies and runs (all chosen, not measured).
   // Bytes per block where many copies are one launch: four words of 16 bytes per thread; most blocks per copy.
   std::size_t copied_bytes_per_block = kThreads * 4 * 16, most_copying_blocks = 1024;
+  // Copies between two orders of memory go by way of tiles if both innermost dimensions have so many elements. Without
+  // tiles an image of 65 channels took 3.5 ms from one order to the other on an H200, a hundred times as long as its
+  // bytes.
+  std::int64_t shortest_tile_side = 8;
   // Pinned memory for copies from and to the host: bytes of a piece, and the number of pieces, used in rotation.
   static constexpr std::size_t staging_bytes = std::size_t{512} << 10, staging_pieces = 16;
   // An event costs as much as a launch: runs between events, and between checks for runs that have ended. Slots for

@@ -41,6 +41,10 @@ void choose_launch(const Program& p, const GpuModel& model, KernelPlan& plan) {
   finish.min_blocks = finish.parts_of_group == kGroup ? 1 : 0;
   finish.chains = plan.groups <= kChains ? 1 : kChains;
   finish.column_bits = plan.groups <= kChains ? 8 : 2;  // chains times columns are a block's threads
+  if (plan.mapping == Mapping::columns && plan.row_step > 1 && plan.groups > model.groups_of_many_chains) {
+    finish.chains = kThreads;
+    finish.column_bits = 0;
+  }
   finish.sums_at_a_time = model.sums_at_a_time;
   finish.loads_of_chain = model.loads_of_chain;
 

@@ -135,6 +135,24 @@ std::vector<std::int32_t> read_later(const Program& p, bool than_the_first_pass)
   return result;
 }
 
+// A thread that takes single elements takes several, as far apart as a block is long, so that enough bytes are on their
+// way: as many as leave short code.
+int elements_together(const Program& p, const GpuModel& model) {
+  std::int64_t bytes = 0, instructions = 1;
+  for (const Operand& o : p.operands) {
+    if (o.kind == Operand::Kind::memory && o.level != Level::scalar)
+      bytes += static_cast<std::int64_t>(size_of(o.dtype));
+  }
+  for (const Instr& i : p.instrs) {
+    if (i.level != Level::scalar && i.kind != Kind::load)
+      instructions += i.kind == Kind::compute && info(i.op).costly ? 16 : 1;
+  }
+  const std::int64_t most = std::min(model.single_bytes_in_flight / std::max<std::int64_t>(1, bytes),
+                                     model.single_instructions / instructions);
+  return static_cast<int>(
+      std::bit_floor(static_cast<std::uint64_t>(std::clamp<std::int64_t>(most, 1, model.most_singles))));
+}
+
 std::int64_t element_bytes(RegType t) { return t == RegType::f32 ? 4 : 8; }
 
 // Most bytes of sums of segments that are not in static shared memory: a pass may compute the reductions of two
@@ -196,6 +214,20 @@ void divide_rows(const GpuModel& model, KernelPlan& plan, std::int64_t rows, std
   const std::int64_t most = std::clamp(most_groups, model.fewest_groups, model.most_groups);
   plan.group_rows = std::max<std::int64_t>(1, ceil_div(ceil_div(rows, kChunkRows), most)) * kChunkRows;
   plan.groups = ceil_div(rows, plan.group_rows);
+}
+
+// Few columns: with a thread per column and group of neighbouring rows, a warp would read a few bytes here and a few
+// there, and there would be few threads. So the threads of a block take neighbouring rows, each every row_step-th, and
+// there are as many groups as that needs.
+void share_rows(const GpuModel& model, KernelPlan& plan, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t leaves = ceil_div(columns, plan.width);
+  plan.chunk_rows = kLongChunkRows;
+  plan.row_step = static_cast<std::int64_t>(std::bit_ceil(
+      static_cast<std::uint64_t>(std::clamp<std::int64_t>(ceil_div(rows, kChunkRows), 1, ceil_div(kThreads, leaves)))));
+  const std::int64_t most = std::max<std::int64_t>(1, model.narrow_column_threads / leaves / plan.row_step);
+  const std::int64_t bands = std::clamp<std::int64_t>(ceil_div(rows, plan.row_step * kChunkRows), 1, most);
+  plan.group_rows = std::max<std::int64_t>(1, ceil_div(rows, bands * plan.row_step));
+  plan.groups = ceil_div(rows, plan.row_step * plan.group_rows) * plan.row_step;
 }
 
 // Blocks that loop over the rows of a group, on 128 multiprocessors.
@@ -342,6 +374,9 @@ void choose_mapping(const Program& p, const GpuModel& model, KernelPlan& plan) {
         std::count_if(p.instrs.begin(), p.instrs.end(), [](const Instr& i) { return i.kind == Kind::columns; });
     const bool few = model.most_groups * ceil_div(columns, plan.width) < model.column_threads;
     if (plan.mapping == Mapping::columns && (sums >= model.many_column_sums || few)) plan.width = 4;
+    while (plan.mapping == Mapping::columns && plan.width > 1 && columns < model.odd_columns &&
+           columns % plan.width != 0)
+      plan.width /= 2;
   }
   const std::vector<std::int64_t>& sizes = plan.line().sizes;
   plan.vectors = sizes.size() < 2 || sizes.back() % plan.width == 0;
@@ -358,12 +393,16 @@ void choose_mapping(const Program& p, const GpuModel& model, KernelPlan& plan) {
     plan.segments = ceil_div(n, kSegment);
     const std::int64_t rest = plan.segments % kGroup;
     plan.parts = plan.segments / kGroup * (kGroup / kChunk) + (rest <= 32 ? rest : ceil_div(rest, 32 * kChunk) * 32);
-    plan.launch.blocks = blocks_for(totals ? plan.parts : ceil_div(n, kThreads * plan.width), model);
+    if (!totals && plan.width == 1) plan.together = elements_together(p, model);
+    plan.launch.blocks =
+        blocks_for(totals ? plan.parts : ceil_div(n, kThreads * plan.width * std::int64_t{plan.together}), model);
     return;
   }
   plan.parts = rows;
   plan.segments = ceil_div(columns, kSegment);
-  if (plan.mapping == Mapping::row_groups || plan.mapping == Mapping::columns) {
+  if (plan.mapping == Mapping::columns && columns > 0 && columns < model.odd_columns) {
+    share_rows(model, plan, rows, columns);
+  } else if (plan.mapping == Mapping::row_groups || plan.mapping == Mapping::columns) {
     divide_rows(model, plan, rows,
                 plan.mapping == Mapping::columns
                     ? model.column_threads / std::max<std::int64_t>(1, ceil_div(columns, plan.width))

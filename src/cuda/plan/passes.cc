@@ -35,6 +35,11 @@ PassPlan pass_of_elements(const Program& p, const KernelPlan& plan) {
     if (!in_epilogue(p, i) && i.level != Level::scalar) pass.outputs.push_back(o);
   }
   pass.reductions = plan.totals;
+  for (std::size_t o = 0; o < p.operands.size() && plan.together > 1; ++o) {
+    const Operand& operand = p.operands[o];
+    if (operand.kind == Operand::Kind::memory && operand.level != Level::scalar)
+      pass.ahead.push_back(static_cast<std::int32_t>(o));
+  }
   if (plan.mapping != Mapping::down_rows || !plan.vectors) return pass;
   for (std::size_t o = 0; o < p.operands.size(); ++o) {
     const Operand& operand = p.operands[o];

@@ -54,10 +54,11 @@ void walk_rows(const Program& p, const GpuModel& model, KernelPlan& plan, const 
   const auto floor = [](std::int64_t n) {
     return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(1, n))));
   };
-  const std::int64_t in_flight =
-      floor(std::min(model.walking_bytes_in_flight / std::max<std::int64_t>(1, bytes), model.walking_rows_in_flight));
   const std::int64_t rows = plan.rows.elements();
   std::int64_t leaves = (plan.columns.elements() + plan.width - 1) / plan.width;
+  const bool narrow = plan.width <= 2 && leaves * rows >= 2 * model.walking_threads;
+  const std::int64_t in_flight = floor(std::min(model.walking_bytes_in_flight / std::max<std::int64_t>(1, bytes),
+                                                narrow ? model.walking_rows_of_few : model.walking_rows_in_flight));
   if (plan.tails && leaves >= model.packs_of_warps) leaves = (leaves + 31) / 32 * 32;
   plan.row_packs = leaves;
   plan.row_unroll = static_cast<int>(in_flight);
@@ -144,7 +145,8 @@ void choose_unrolling(const Program& p, const GpuModel& model, KernelPlan& plan)
       }
       const auto rows =
           static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(model.column_bytes_in_flight / bytes) | 1));
-      plan.row_unroll = std::clamp(rows, 1, functions ? model.rows_in_flight_of_functions : model.rows_in_flight);
+      const int most = plan.row_step > 1 ? model.narrow_rows_in_flight : model.rows_in_flight;
+      plan.row_unroll = std::clamp(rows, 1, functions ? model.rows_in_flight_of_functions : most);
       plan.launch.min_blocks = model.blocks_of_columns;
     } else {
       pass.unroll = unrolled_leaves(model, pass.instructions);

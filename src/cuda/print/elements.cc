@@ -15,6 +15,31 @@ Printer::Kernel Printer::elements_kernel() const {
   const std::string given = scalars({}, true), body = leaf({}, pass);
   Kernel kernel{"sweep", bounds(), indented(counter_begins() + given, "  ")};
   std::string& text = kernel.body;
+  if (plan_.together > 1) {
+    const int count = plan_.together;
+    const auto over_elements = [&](const std::string& each) {
+      return fmt::format("#pragma unroll\nfor (int u = 0; u < {}; ++u) {{\n  const i64 leaf = first_leaf + u * {};\n",
+                         count, kThreads) +
+             "  if (leaf < a.n) {\n" + indented(each, "    ") + "  }\n}\n";
+    };
+    std::string in, loads = fmt::format("const i64 {} = leaf;\n", plan_.elements.linear) + coordinates(plan_.elements);
+    for (const std::int32_t o : pass.ahead) {
+      const Operand& operand = p_.operands[at(o)];
+      const std::string type = memory_text(operand.dtype);
+      in += plan_.access(operand.strides, operand.dtype) == Access::one
+                ? fmt::format("{} ahead{}[{}];\n", type, o, count)
+                : fmt::format("Pack<{}, 1> ahead{}[{}];\n", type, o, count);
+      loads += load_line({.in_leaf = true, .whole = true}, pass, o) + fmt::format("ahead{0}[u] = x{0};\n", o);
+    }
+    if (!pass.ahead.empty()) in += over_elements(loads);
+    in += over_elements(body);
+    text += fmt::format(
+        "  for (i64 first_leaf = (i64)blockIdx.x * {0} + threadIdx.x; first_leaf < a.n; first_leaf += (i64)gridDim.x * "
+        "{0}) {{\n",
+        kThreads * count);
+    text += indented(in, "    ") + "  }\n";
+    return kernel;
+  }
   if (plan_.totals.empty()) {
     text += fmt::format(
         "  for (i64 leaf = ((i64)blockIdx.x * {0} + threadIdx.x) * {1}; leaf < a.n; leaf += (i64)gridDim.x * {2}) {{\n",

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/divisor.h"
 #include "cuda/print/expression.h"
 
 namespace ebb::cuda {
@@ -90,6 +91,18 @@ void Printer::sizes() const {
 // const i64 r1 = ..., r0 = ...
 std::string Printer::coordinates(const Walk& w) const {
   if (w.sizes.size() < 2) return "";
+  if (w.elements() < (std::int64_t{1} << 31) - 2 * kSegment) {  // divided by products: see divisor.h
+    std::string text = fmt::format("u32 {0}_rest = (u32){0};\n", w.linear);
+    for (std::size_t d = w.sizes.size(); d-- > 1;) {
+      const std::string size = number(fmt::format("{}_size{}", w.linear, d), w.sizes[d]);
+      const std::string by = number(fmt::format("{}_by{}", w.linear, d), divisor_word(w.sizes[d]));
+      text += fmt::format(
+          "const u32 {0}_next{1} = (u32)((u64){0}_rest * (u32)({2} >> 32) >> 32) >> (u32){2};\n"
+          "const i64 {3} = {0}_rest - {0}_next{1} * (u32){4};\n{0}_rest = {0}_next{1};\n",
+          w.linear, d, by, w.at(d), size);
+    }
+    return text + fmt::format("const i64 {} = {}_rest;\n", w.at(0), w.linear);
+  }
   std::string text = fmt::format("i64 {}_rest = {};\n", w.linear, w.linear), rest = w.linear + "_rest";
   for (std::size_t d = w.sizes.size(); d-- > 1;) {
     const std::string size = number(fmt::format("{}_size{}", w.linear, d), w.sizes[d]);

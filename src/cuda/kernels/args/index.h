@@ -16,7 +16,7 @@ struct ScatterArgs {
   void* parts;        // [outer][pieces][size][inner]: their sums; null where a line is one
   Complaints complaints;
 };
-EBB_ARGS(65, ScatterArgs);
+EBB_ARGS(80, ScatterArgs);
 
 // Lines of [outer, length, inner]: all that lie behind the axis are neighbours, some of which a block takes.
 struct PlaceSumsArgs {
@@ -29,7 +29,7 @@ struct PlaceSumsArgs {
   i64 slices;  // the index is one for whole slices
   Complaints complaints;
 };
-EBB_ARGS(52, PlaceSumsArgs);
+EBB_ARGS(62, PlaceSumsArgs);
 
 // The same lines, whose elements a thread looks through.
 struct SoughtSumsArgs {
@@ -39,7 +39,7 @@ struct SoughtSumsArgs {
   i64 slices;  // the index is one for whole slices
   Complaints complaints;
 };
-EBB_ARGS(47, SoughtSumsArgs);
+EBB_ARGS(57, SoughtSumsArgs);
 
 template <class T, class S>
 struct AddPiecesArgs {
@@ -58,7 +58,7 @@ struct ScatterElementsArgs {
   i64 sums, copies;   // of a table in shared memory: elements of the output, and copies that lanes choose among
   Complaints complaints;
 };
-EBB_ARGS(63, ScatterElementsArgs<u8, u8>);
+EBB_ARGS(78, ScatterElementsArgs<u8, u8>);
 
 // Sums in fixed point, of digits of `digit_bits` each: what is added is exact, and so has no order.
 constexpr int kMostDigits = 8;  // of 35 bits or more: an f32 has 277 in all
@@ -75,7 +75,7 @@ struct ExactSumsArgs {
   T* sums;
   Complaints complaints;
 };
-EBB_ARGS(69, ExactSumsArgs<u8>);
+EBB_ARGS(84, ExactSumsArgs<u8>);
 
 template <class T>
 struct PutValuesArgs {
@@ -83,7 +83,7 @@ struct PutValuesArgs {
   const u64* last;  // per element of the output; 0: base's
   T* out;
 };
-EBB_ARGS(20, PutValuesArgs<u8>);
+EBB_ARGS(25, PutValuesArgs<u8>);
 
 template <class T>
 struct PutLastArgs {
@@ -92,7 +92,7 @@ struct PutLastArgs {
   i64 length, size, index_step, src_step, base_step;
   Complaints complaints;
 };
-EBB_ARGS(62, PutLastArgs<u8>);
+EBB_ARGS(77, PutLastArgs<u8>);
 
 template <class R>
 struct LineRowsArgs {
@@ -101,7 +101,7 @@ struct LineRowsArgs {
   i64 length, inner, size;  // inner: lines that lie behind the axis
   Complaints complaints;
 };
-EBB_ARGS(24, LineRowsArgs<u8>);
+EBB_ARGS(29, LineRowsArgs<u8>);
 
 // Loads of a thread in flight: 64 bytes of a row; an element and its index (chosen, not measured).
 constexpr int kGatherPacks = 4;  // of a row's tile that a lane copies, one group of lanes apart
@@ -114,7 +114,7 @@ struct GatherRowsArgs {
   i64 index_step, x_step, size, length, inner, lane_bits, tiles;
   Complaints complaints;
 };
-EBB_ARGS(29, GatherRowsArgs<u8, u8>);
+EBB_ARGS(34, GatherRowsArgs<u8, u8>);
 
 constexpr int kGatherEach = 4;  // elements of a thread, one block of threads apart
 
@@ -125,7 +125,7 @@ struct GatherArgs {
   i64 x_step, size, inner, length;  // inner 0: the position is the element's
   Complaints complaints;
 };
-EBB_ARGS(43, GatherArgs<u8>);
+EBB_ARGS(53, GatherArgs<u8>);
 
 template <class T>
 struct NarrowArgs {
@@ -160,7 +160,7 @@ struct AddRowsArgs {
   const R* rows;  // of the tokens in sorted order
   const T* g;
   T* out;
-  const i64* order;    // of the tokens, sorted by their rows
+  const i64* order;    // of the tokens, sorted by their rows; null: they are in this order
   TokenRange* ranges;  // per row: its tokens in this order; null: rows without tokens are zeros already
   RowSegment* segments;
   DividedRow* divided;

@@ -5,20 +5,22 @@
 
 namespace ebb::cuda {
 
+// Rows of a triangular matrix that are solved, or columns that are factored, at a time, or fewer if shared memory does
+// not hold those of all rows; rows and columns of a tile of what is left; sizes of matrices that one thread factors, or
+// solves for a column.
+constexpr int kPanel = 32, kFactorTile = 64, kFewRows = 8;  // chosen, not measured
+
 template <class T, class A>
 struct FactorArgs {
   KernelView a, b;
   i64 n, k, a_row, a_column, b_row, b_column;
-  A* lower;  // n x n
-  A* upper;  // n x (n + k)
-  i64* order;
+  A *work, *upper;  // n x (n + k)
+  i64 panel;        // columns of one
   T* determinant;
   i64 logarithm, needs_inverse;
   Complaints complaints;
 };
-EBB_ARGS(50, FactorArgs<u8, u8>);
-
-constexpr int kSubstituteColumns = 32;  // of a block: a warp (chosen, not measured)
+EBB_ARGS(60, FactorArgs<u8, u8>);
 
 template <class A>
 struct SubstituteArgs {
@@ -26,7 +28,7 @@ struct SubstituteArgs {
   i64 n, k, a_row, a_column, b_row, b_column, upward, unit, tiles;
   A* x;
 };
-EBB_ARGS(46, SubstituteArgs<u8>);
+EBB_ARGS(56, SubstituteArgs<u8>);
 
 template <class T, class A>
 struct CholeskyArgs {
@@ -36,7 +38,7 @@ struct CholeskyArgs {
   T* out;
   Complaints complaints;
 };
-EBB_ARGS(25, CholeskyArgs<u8, u8>);
+EBB_ARGS(30, CholeskyArgs<u8, u8>);
 
 struct PointersArgs {
   char** to;

@@ -29,7 +29,7 @@ struct BestArgs {
   i64* places;        // of the best of each piece; null where a line is one
   i64 lane_bits;      // of a group that has a line
 };
-EBB_ARGS(25, BestArgs);
+EBB_ARGS(30, BestArgs);
 
 struct ScannedLines {
   KernelView x, out;  // the first elements of the lines
@@ -39,7 +39,7 @@ struct ScannedLines {
 struct ScanArgs : ScannedLines {
   u64* sums;  // pieces + 1 of each line: what comes before each piece, or its place; null where a line is one
 };
-EBB_ARGS(42, ScanArgs);
+EBB_ARGS(52, ScanArgs);
 
 // Recurrences, and sums of runs.
 struct RecurrenceArgs {
@@ -49,7 +49,7 @@ struct RecurrenceArgs {
   f64* carries;   // of pieces: what they carry on, and then what comes to them; null where a line is one
   f64* products;  // of their factors
 };
-EBB_ARGS(61, RecurrenceArgs);
+EBB_ARGS(76, RecurrenceArgs);
 
 // Sums or products of lines, by blocks.
 struct ScanOnceArgs : ScannedLines {
@@ -57,6 +57,6 @@ struct ScanOnceArgs : ScannedLines {
   u64* totals;        // of pieces, two words each, or of chunks; null where a line is one piece
   u32* next;          // the next piece that a block takes
 };
-EBB_ARGS(45, ScanOnceArgs);
+EBB_ARGS(55, ScanOnceArgs);
 
 }  // namespace ebb::cuda

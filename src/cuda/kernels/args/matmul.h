@@ -30,7 +30,23 @@ struct IntegerMatmulArgs {
   T* out;
   i64 k, a_step, b_step;
 };
-EBB_ARGS(40, IntegerMatmulArgs<u8>);
+EBB_ARGS(50, IntegerMatmulArgs<u8>);
+
+// Terms of the elements of a product below which a thread adds them (chosen, not measured).
+constexpr int kFewTerms = 8;
+
+template <class In, class T>
+struct ThinProductArgs {
+  const In* a;
+  const In* b;
+  T* c;
+  f32* sums;  // [parts][m][n], of long sums
+  const T* bias;
+  i64 m, n, k, batches, a_row, a_column, a_batch, b_row, b_column, b_batch, c_row, c_batch;
+  i64 part, parts;  // terms that are added together
+  i64 add;
+};
+EBB_ARGS(20, ThinProductArgs<u8, u8>);
 
 // Chosen, not measured: for products that cuBLASLt is not used for.
 constexpr int kFixedSide = 16;  // threads of a block along each side of its tile, and elements of k at a time

@@ -11,7 +11,7 @@ struct SparsemaxArgs {
   T* out;
   i64 length, step;
 };
-EBB_ARGS(21, SparsemaxArgs<u8>);
+EBB_ARGS(26, SparsemaxArgs<u8>);
 
 template <class T, class A, class I>
 struct HingesArgs {

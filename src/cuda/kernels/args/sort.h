@@ -26,14 +26,16 @@ struct SortArgs {
   i64 piece;                     // the power of two from the length on, up to kSortPiece
   void* values;                  // the elements themselves, at the same offsets as `out`; null: not wanted
 };
-EBB_ARGS(43, SortArgs);
+EBB_ARGS(53, SortArgs);
+
+constexpr int kSearchEach = 4;  // values of a thread (chosen, not measured)
 
 struct SearchArgs {
   KernelView sorted, values;  // lines; values
   i64* out;
   i64 length, step, count;  // of a sorted line; values per line
 };
-EBB_ARGS(40, SearchArgs);
+EBB_ARGS(50, SearchArgs);
 
 // T: bits of an element, or its key. P: a place in a line.
 template <class T, class P>
@@ -53,7 +55,7 @@ struct RadixArgs {
   u32* varying;  // [2]: bits that are not the same in all keys of a line; null: all below key_bits
   T* values;     // the elements of x themselves, at the same offsets as `out`; null: not wanted
 };
-EBB_ARGS(57, RadixArgs<u8, u8>);
+EBB_ARGS(67, RadixArgs<u8, u8>);
 
 template <class T>
 struct SelectArgs {
@@ -66,6 +68,6 @@ struct SelectArgs {
   T* keys_to;         // [lines][count]
   u32* places_to;
 };
-EBB_ARGS(29, SelectArgs<u8>);
+EBB_ARGS(34, SelectArgs<u8>);
 
 }  // namespace ebb::cuda

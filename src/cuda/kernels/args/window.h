@@ -36,10 +36,33 @@ struct AddUpArgs {
 };
 EBB_ARGS(17, AddUpArgs<u8, u8>);
 
+// Positions of a step of weight_gradient.cuh, one per lane.
+constexpr int kGradientStep = 32;
+
+// Part i has positions i·each and following; parts [i, groups, outputs, channels·taps].
+struct WeightGradientArgs {
+  const f32* x;
+  const f32* y;
+  f32* parts;
+  i64 positions, each, outputs, tiles_m, tiles_n;
+  i64 x_n, x_c, x_h, x_w, y_n, y_c, y_h, y_w;
+  Windows windows;
+};
+EBB_ARGS(30, WeightGradientArgs);
+
+struct AddGradientsArgs {
+  const f32* parts;
+  f32* out;
+  i64 n, count;
+};
+EBB_ARGS(4, AddGradientsArgs);
+
 // One axis of the windows of a pool; adaptive: window i is [i*size/outputs, ((i + 1)*size + outputs - 1)/outputs).
 struct PoolSide {
   i64 size, outputs, window, stride, padding, dilation, adaptive;
 };
+
+constexpr int kSpreadEach = 4;  // neighbours of a thread that adds up windows (chosen, not measured)
 
 // T: of the image, A: of sums. `image` has steps, or is dense where it is the result; the other one is dense.
 template <class T, class A>

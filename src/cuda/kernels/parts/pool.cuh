@@ -22,6 +22,10 @@ EBB Range windows_of(const PoolSide& s, i64 h) {
   if (s.adaptive) return {quotient(h * s.outputs, s.size), quotient((h + 1) * s.outputs + s.size - 1, s.size) - 1};
   const i64 end = h + s.padding, begin = end - s.window + 1;
   const i64 last = quotient(end, s.stride);
+  if (s.window <= s.stride) {  // one at most
+    const bool covered = end - last * s.stride < s.window && last < s.outputs;
+    return {last, covered ? last : last - 1};
+  }
   return {begin > 0 ? quotient(begin + s.stride - 1, s.stride) : 0, last < s.outputs ? last : s.outputs - 1};
 }
 

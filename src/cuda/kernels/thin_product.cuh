@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+// Products of halves that are too thin for tensor cores: of few terms each, or long sums for few columns. The order of
+// an element's terms depends on their number alone.
+#pragma once
+#include "cuda/kernels/args/matmul.h"
+#include "cuda/kernels/parts/element.h"
+#include "cuda/kernels/parts/view.cuh"
+
+namespace ebb::cuda {
+
+#ifdef EBB_EDITOR
+typedef u16 In;  // of the factors
+EBB f32 widened(In x) { return from_bf16(x); }
+constexpr int kColumns = 3;
+#endif
+
+using Args = ThinProductArgs<In, T>;
+
+EBB void give(const Args& a, i64 batch, i64 row, i64 column, A x) {
+  T* const to = a.c + batch * a.c_batch + row * a.c_row + column;
+  if (a.add) x += load(*to);
+  if (a.bias) x += load(a.bias[column]);
+  *to = store(x);
+}
+
+// A thread has a few neighbours of a row.
+extern "C" __global__ void __launch_bounds__(kThreads) multiply_few_terms(const Args a) {
+  constexpr int kEach = 4;
+  const i64 packs = (a.n + kEach - 1) / kEach;
+  EACH(i, a.batches * a.m * packs) {
+    const i64 line = quotient(i, packs), batch = a.batches == 1 ? 0 : quotient(line, a.m), row = line - batch * a.m,
+              column = (i - line * packs) * kEach;
+    const In* const x = a.a + batch * a.a_batch + row * a.a_row;
+    const In* const y = a.b + batch * a.b_batch + column * a.b_column;
+    f32 total[kEach] = {};
+#pragma unroll
+    for (int d = 0; d < kFewTerms; ++d) {
+      if (d >= a.k) continue;
+      const f32 factor = widened(x[d * a.a_column]);
+#pragma unroll
+      for (int j = 0; j < kEach; ++j) {
+        if (column + j >= a.n) continue;
+        const f32 other = widened(y[d * a.b_row + j * a.b_column]);
+        total[j] = d == 0 ? factor * other : fmaf(factor, other, total[j]);
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) {
+      if (column + j < a.n) give(a, batch, row, column + j, (A)total[j]);
+    }
+  }
+}
+
+// A warp has a part of a row's sums.
+extern "C" __global__ void __launch_bounds__(kThreads) multiply_narrow(const Args a) {
+  const int lane = threadIdx.x & 31;
+  EACH(i, a.m * a.parts * 32) {
+    const i64 task = i >> 5, part = a.parts == 1 ? 0 : quotient(task, a.m), row = task - part * a.m;
+    const i64 end = (part + 1) * a.part < a.k ? (part + 1) * a.part : a.k;
+    const In* const x = a.a + row * a.a_row;
+    f32 total[kColumns] = {};
+#pragma unroll 8
+    for (i64 k = part * a.part + lane; k < end; k += 32) {
+      const f32 factor = widened(x[k * a.a_column]);
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) total[j] = fmaf(factor, widened(a.b[k * a.b_row + j * a.b_column]), total[j]);
+    }
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j) {
+      const f32 sum = over_lanes<Plus>(total[j]);
+      if (lane == 0) a.sums[task * kColumns + j] = sum;
+    }
+  }
+}
+extern "C" __global__ void __launch_bounds__(kThreads) add_narrow(const Args a) {
+  const int lane = threadIdx.x & 31;
+  const i64 sums = a.m * a.n;
+  EACH(i, sums * 32) {
+    const i64 element = i >> 5, row = quotient(element, a.n);
+    f64 total = 0;
+#pragma unroll 4
+    for (i64 p = lane; p < a.parts; p += 32) total += (f64)a.sums[p * sums + element];
+    total = over_lanes<Plus>(total);
+    if (lane == 0) give(a, 0, row, element - row * a.n, (A)total);
+  }
+}
+
+}  // namespace ebb::cuda
