@@ -94,6 +94,24 @@ LayerNormGradients batch_norm_backward(const Tensor& grad, const Tensor& x, cons
   return channel_gradients(g, normalized, weighted(layer_norm_dx(g, wide, normalized, axes, o.eps)), x, weight);
 }
 
+namespace {
+
+// y = x̂·w + b, x̂ = (x − m)·r over groups of channels [N, G, D, L], with w and b [G, D, 1]. Each number of a group is a
+// sum of a few numbers of its channels, so only those are sums over elements, and no g·w·x̂ is kept:
+//   A = Σ_L g,   B = r·Σ_L g·(x − m)         db = Σ_N A,   dw = Σ_N B
+//   dx = r·(g·w − P − (x − m)·r·Q),          P = Σ_D w·A / DL,   Q = Σ_D w·B / DL
+LayerNormGradients group_gradients(const Tensor& g, const Tensor& x, const Tensor& w, double eps) {
+  const std::uint32_t axes = trailing_axes(4, 2);
+  const Tensor centred = x - row_mean(x, axes), r = rsqrt(row_mean(square(centred), axes) + eps);
+  const Tensor a = sum(g, {3}, true), b = r * sum(g * centred, {3}, true);
+  const auto weighted = [&](const Tensor& t) { return w.defined() ? t * w : t; };
+  const auto elements = static_cast<double>(x.shape()[2] * x.shape()[3]);
+  const Tensor p = sum(weighted(a), {2}, true) / elements, q = sum(weighted(b), {2}, true) / elements;
+  return {r * (weighted(g) - (centred * (r * q) + p)), sum(b, {0}), sum(a, {0})};
+}
+
+}  // namespace
+
 LayerNormGradients group_norm_backward(const Tensor& grad, const Tensor& x, std::int64_t groups, const Tensor& weight,
                                        double eps) {
   const char* op = "group_norm_backward";
@@ -101,12 +119,11 @@ LayerNormGradients group_norm_backward(const Tensor& grad, const Tensor& x, std:
   require(grad.shape() == x.shape(), "{}: gradient of shape {}, the result has shape {}", op, grad.shape(), x.shape());
   const Shape grouped = grouped_shape(op, x, groups);
   const auto [g, wide] = widened(reshape(grad, grouped), reshape(x, grouped));
-  const Tensor w = along_groups(weight, grouped), inner = w.defined() ? g * w : g;
-  const std::uint32_t axes = trailing_axes(4, 2);
-  const Tensor normalized = standardized(wide, axes, eps), dx = layer_norm_dx(inner, wide, normalized, axes, eps);
+  const LayerNormGradients of_groups = group_gradients(g, wide, along_groups(weight, grouped), eps);
   const DType dtype = (weight.defined() ? weight : x).dtype();
-  const auto of_channels = [&](const Tensor& t) { return cast(reshape(sum(t, {0, 3}), {x.shape()[1]}), dtype); };
-  return {reshape(cast(dx, x.dtype()), x.shape()), of_channels(g * normalized), of_channels(g)};
+  const auto of_channels = [&](const Tensor& t) { return cast(reshape(t, {x.shape()[1]}), dtype); };
+  return {reshape(cast(of_groups.input, x.dtype()), x.shape()), of_channels(of_groups.weight),
+          of_channels(of_groups.bias)};
 }
 
 LayerNormGradients instance_norm_backward(const Tensor& grad, const Tensor& x, const Tensor& weight, double eps) {
@@ -120,15 +137,22 @@ namespace {
 
 double eps_of(const RuleContext& c) { return std::bit_cast<double>(c.attrs.i[0]); }
 
-// y = x̂·w, w the same along the axes            dx = w·dx̂,   dw = Σ g·x̂
+// With a weight: of groups, or, where the batch is among the axes, of channels,
+//   y = x̂·w, w the same along the axes            dx = w·dx̂,   dw = Σ g·x̂
 // With w outside, the means in dx̂ are those of Σ g·x̂ and Σ g, the gradients of the weight and of a bias after it.
 Cotangents layer_norm_rule(const RuleContext& c) {
   const Tensor& x = c.inputs[0];
   if (c.inputs.size() == 1) return {layer_norm_dx(c.grad, x, c.output, c.attrs.axes, eps_of(c))};
   const Tensor& w = c.inputs[1];
-  const Tensor normalized = standardized(x, c.attrs.axes, eps_of(c));
-  const Tensor dx = layer_norm_dx(c.grad, x, normalized, c.attrs.axes, eps_of(c)) * w;
-  return {cotangent(dx, x), cotangent(c.grad * normalized, w)};
+  if (c.attrs.axes & 1) {
+    const Tensor normalized = standardized(x, c.attrs.axes, eps_of(c));
+    const Tensor dx = layer_norm_dx(c.grad, x, normalized, c.attrs.axes, eps_of(c)) * w;
+    return {cotangent(dx, x), cotangent(c.grad * normalized, w)};
+  }
+  const auto [dx, dw, db] = group_gradients(c.grad, x, w, eps_of(c));
+  Cotangents all{cotangent(dx, x), cotangent(dw, w)};
+  if (c.inputs.size() > 2) all.push_back(cotangent(db, c.inputs[2]));
+  return all;
 }
 Cotangents rms_norm_rule(const RuleContext& c) {
   return {rms_norm_dx(c.grad, c.inputs[0], c.output, c.attrs.axes, eps_of(c))};

@@ -173,12 +173,17 @@ Tensor logcumsumexp(const Tensor& x, std::int64_t axis) {
 Tensor index_fill(const Tensor& x, std::int64_t axis, const Tensor& index, TensorOrScalar value) {
   const int a = normalize_axis("index_fill", axis, x.rank());
   require(index.rank() <= 1, "index_fill: the index is a vector, got shape {}", index.shape());
-  const std::int64_t n = x.shape()[a];
-  const Tensor at = reshape(index, {index.numel()});
-  const Tensor hits = index_add(zeros({n}), 0, where(at < 0, at + n, at), ones({index.numel()}));
+  // Written to a copy, so that only the filled slices cost more than that.
+  const DType dtype = common_dtype("index_fill", {x, value});
+  const Tensor filling = operand("index_fill", value, dtype, value.is_tensor() ? value.tensor().shape() : Shape{});
+  require(filling.rank() == 0, "index_fill: the value must be one number, got a tensor of shape {}", filling.shape());
+  const std::int64_t n = x.shape()[a], count = index.numel();
+  const Tensor at = check_index(reshape(index_operand("index_fill", index), {count}), -n, n, "index_fill: index");
   Shape along;
-  for (int k = 0; k < x.rank(); ++k) along = along.inserted(k, k == a ? n : 1);
-  return masked_fill(x, reshape(hits, along) > 0, value);
+  for (int k = 0; k < x.rank(); ++k) along = along.inserted(k, k == a ? count : 1);
+  const Shape filled = x.shape().with(a, count);
+  const Tensor everywhere = expand(reshape(where(at < 0, at + n, at), along), filled);
+  return scatter(cast(x, dtype), a, everywhere, expand(filling, filled));
 }
 
 Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Tensor& values, bool accumulate) {

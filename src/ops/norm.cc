@@ -54,6 +54,21 @@ Tensor standardized(const Tensor& wide, std::uint32_t axes, double eps, const Te
                           : make_formula(Op::layer_norm, value, {wide}, attrs);
 }
 
+Tensor standardized_groups(const Tensor& wide, const Tensor& weight, const Tensor& bias, double eps) {
+  const std::uint32_t axes = trailing_axes(4, 2);
+  if (!weight.defined()) return scaled(standardized(wide, axes, eps), weight, bias);
+  Attrs attrs;
+  attrs.axes = axes;
+  attrs.i[0] = std::bit_cast<std::int64_t>(eps);
+  Tensor value;
+  {
+    NoHistory scope;
+    value = scaled(standardized(wide, axes, eps), weight, bias);
+  }
+  if (!bias.defined()) return make_formula(Op::layer_norm, value, {wide, weight}, attrs);
+  return make_formula(Op::layer_norm, value, {wide, weight, bias}, attrs);
+}
+
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias,
                   double eps) {
   const std::uint32_t axes = normalized_axes("layer_norm", x, normalized_shape);
@@ -171,8 +186,8 @@ Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, co
   require_channels("group_norm", x, {{"weight", weight}, {"bias", bias}});
   return deferred({&x, &weight, &bias}, {groups, option_of(eps)}, [](Formula::Operands in, Formula::Options o) {
     const Shape grouped = grouped_shape("group_norm", in[0], o[0]);
-    const Tensor normalized = standardized(widen(reshape(in[0], grouped)), trailing_axes(4, 2), real_of(o[1]));
-    const Tensor y = scaled(normalized, along_groups(in[1], grouped), along_groups(in[2], grouped));
+    const Tensor weight = along_groups(in[1], grouped), bias = along_groups(in[2], grouped);
+    const Tensor y = standardized_groups(widen(reshape(in[0], grouped)), weight, bias, real_of(o[1]));
     return reshape(cast(y, in[0].dtype()), in[0].shape());
   });
 }

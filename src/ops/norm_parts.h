@@ -19,6 +19,10 @@ Tensor row_mean(const Tensor& x, std::uint32_t mask);
 // that is the same along the axes is part of the operation, so that its rule can keep it out of the sums.
 Tensor standardized(const Tensor& wide, std::uint32_t axes, double eps, const Tensor& weight = {});
 
+// The same for groups of channels [N, G, D, L], along the last two axes, times weight and plus bias [G, D, 1] (either
+// may be undefined): with a weight one operation, whose rule makes the sums over L once for all three gradients.
+Tensor standardized_groups(const Tensor& wide, const Tensor& weight, const Tensor& bias, double eps);
+
 // A vector with one element per channel, broadcastable to [N, C, ...]: [C, 1, ...]. Undefined stays undefined.
 Tensor along_channels(const Tensor& vector, int rank);
 // Throws Error naming `op` unless x is floating [N, C, ...] and the given vectors are [C].

@@ -83,14 +83,17 @@ class Recomputing {
     std::set<std::int32_t> frontier, inside;
     int costly = 0;
   };
-  void grow(std::int32_t v, Cone& cone) const {
+  // `of`: what is recomputed. A special function of far fewer numbers, such as those of rows, is read from memory.
+  void grow(std::int32_t v, Cone& cone, std::int32_t of) const {
     if (!cone.inside.insert(v).second) return;
     cone.costly += info(value(v).op).costly;
     for (std::int32_t in : value(v).inputs) {
       const std::int32_t b = g_.base(in);
       if (value(b).op == Op::constant && value(b).inputs.empty()) continue;
-      if (!kept_[b] && can_be_made_again(b)) {
-        if (cone.inside.size() <= kScheduleModel.most_operations_again) grow(b, cone);
+      const bool few =
+          info(value(b).op).costly && value(b).shape.numel() > 1 && kScheduleModel.much_less * bytes(b) <= bytes(of);
+      if (!kept_[b] && !few && can_be_made_again(b)) {
+        if (cone.inside.size() <= kScheduleModel.most_operations_again) grow(b, cone, of);
       } else {
         cone.frontier.insert(b);
       }
@@ -106,7 +109,7 @@ class Recomputing {
     }
     if (readers.empty()) return false;
     Cone cone;
-    grow(v, cone);
+    grow(v, cone, v);
     if (cone.inside.size() > kScheduleModel.most_operations_again) return false;
     const auto sweeps = static_cast<std::int64_t>(readers.size());
     std::int64_t again = cone.costly * bytes_of_a_function_ * value(v).shape.numel() * sweeps;
@@ -131,7 +134,7 @@ class Recomputing {
   bool decide_for_each_reader(std::int32_t v) {
     if (!kept_[v] || !can_be_made_again(v) || bytes(v) < kScheduleModel.worth_making_again) return false;
     Cone cone;
-    grow(v, cone);
+    grow(v, cone, v);
     if (cone.costly > 0 || cone.inside.size() > kScheduleModel.few_operations_again) return false;
     bool any = false;
     for (auto& [group, reads] : reads_) {

@@ -194,6 +194,26 @@ TEST(OracleOfChannels, IsTheSweep) {
   }
 }
 
+// The same of rows that are longer than a tile, up to where they would be too few tasks, and numbers of rows and
+// columns that are ramps.
+TEST(OracleOfChannels, IsTheSweepForLongRowsAndRamps) {
+  manual_seed(6);
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::i64}) {
+    const auto of = [&](const Shape& shape) { return cast(3 * randn(shape), dtype).eval(); };
+    for (const std::int64_t n : {8200, 20011, 65536, 65537}) {
+      const Tensor x = of({3, n}), w = of({3, 1}), y = of({3, n + 3}).slice(1, 1, n + 1), row = of({n});
+      SweepOracle::expect_same({x * w + w, where(y > w, y, row), w * 2});
+    }
+    for (const Shape& shape : {Shape{5, 191}, Shape{300, 200}, Shape{7, 9001}, Shape{2, 3, 40, 250}}) {
+      const Tensor x = of(shape), line = of({shape[shape.rank() - 1]});
+      for (const std::int64_t diagonal : {-3, 0, 7}) {
+        SweepOracle::expect_same({tril(x, diagonal)});
+        SweepOracle::expect_same({triu(x, diagonal) * line, tril(transpose(x, -1, -2), diagonal)});
+      }
+    }
+  }
+}
+
 TEST(RowsSideBySide, HaveTheSameBitsForAnyNumberOfThreads) {
   struct Threads {
     int before = num_threads();

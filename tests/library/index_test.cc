@@ -24,6 +24,18 @@ const Case kCases[] = {
     {{3, 4}, {0, 4}, 0},
     {{3, 0}, {3, 0}, 1},
     {{2, 1, 3}, {2, 1, 3}, 1},
+    // Lines of a few elements: of every length with a loop of its own and around, of more than a block, of parts of x.
+    {{40, 2}, {40, 2}, 1},
+    {{7, 30, 3}, {7, 30, 3}, 2},
+    {{3, 50, 4}, {3, 50, 4}, 2},
+    {{50, 5}, {50, 5}, 1},
+    {{33, 6}, {33, 6}, 1},
+    {{11, 9}, {11, 8}, 1},
+    {{11, 9}, {11, 9}, 1},
+    {{40, 5}, {31, 2}, 1},
+    {{4, 9, 3}, {3, 7, 5}, 2},
+    {{1200, 3}, {1200, 3}, 1},
+    {{1200, 2}, {700, 4}, 1},
     {{700, 300}, {500, 300}, 0},
     {{300, 700}, {300, 500}, 1},
 };
@@ -199,6 +211,9 @@ TEST(Index, TheNamedIndexDoesNotDependOnThreads) {
   wide.fill([](const Position& p) { return p[0] >= 411 && p[1] > 7 ? 99.0 : 3.0; });
   Array table(DType::f32, {10, 300});
   table.fill([](const Position&) { return 0.0; });
+  Array lines(DType::i64, {3000, 3}), few(DType::f32, {3000, 3});
+  lines.fill([](const Position& p) { return p[0] > 1311 || (p[0] == 1311 && p[1] == 2) ? -4.0 : 2.0; });
+  few.fill([](const Position&) { return 0.0; });
   for (const int threads : {1, 2, 3, 8}) {
     set_num_threads(threads);
     const View in[] = {x.view(), index.view()};
@@ -210,6 +225,13 @@ TEST(Index, TheNamedIndexDoesNotDependOnThreads) {
     const View wide_target = wide_out.view();
     EXPECT_THROW_MESSAGE(run_library({Op::gather, along(0), nullptr, wide_in, {&wide_target, 1}}),
                          "index[411, 8] = 99 is");
+    const View few_in[] = {few.view(), lines.view()};
+    Array few_out(DType::f32, {3000, 3});
+    const View few_target = few_out.view();
+    EXPECT_THROW_MESSAGE(run_library({Op::gather, along(1), nullptr, few_in, {&few_target, 1}}),
+                         "index[1311, 2] = -4 is");
+    EXPECT_THROW_MESSAGE(run_library({Op::scatter_zero_add, along(1), nullptr, few_in, {&few_target, 1}}),
+                         "index[1311, 2] = -4 is");
   }
 }
 

@@ -309,6 +309,27 @@ TEST(Scan, LongLinesInPiecesLoseNothing) {
   }
 }
 
+// Sums of four are made beside each other: of every number of lines and elements around that, and infinities stay what
+// they are in order.
+TEST(Scan, OfAnyFewElements) {
+  std::mt19937 rng(6);
+  for (const DType dtype : kFloats) {
+    for (std::int64_t n = 1; n <= 13; ++n) {
+      for (const std::int64_t lines : {1, 3, 4, 9}) {
+        for (const Layout layout : kLayouts) expect_scans(random_array(dtype, {lines, n}, layout, rng, 1, 2), 1, 0);
+      }
+    }
+    Array x(dtype, {9});
+    x.fill([](const Position& p) { return p[0] == 2 ? INFINITY : p[0] == 7 ? -INFINITY : 1.0; });
+    const Array out = run_call(Op::cumsum, along(0), {&x}, dtype, {9});
+    for (std::int64_t i = 0; i < 9; ++i) {
+      if (i < 2) EXPECT_EQ(out.get({i}), static_cast<double>(i + 1));
+      if (i >= 2 && i < 7) EXPECT_EQ(out.get({i}), INFINITY);
+      if (i >= 7) EXPECT_TRUE(std::isnan(out.get({i})));
+    }
+  }
+}
+
 TEST(Scan, IntegersWrap) {
   Array x(DType::u8, {5}), y(DType::i64, {3});
   x.fill([](const Position&) { return 100.0; });

@@ -6,6 +6,7 @@
 
 #include "ebb/ebb.h"
 #include "ebb/gradcheck.h"
+#include "ebb/memory.h"
 #include "expect_error.h"
 #include "network/compare.h"
 #include "test_device.h"
@@ -63,6 +64,38 @@ TEST(ChannelNorms, GradientsAreSlopesTwice) {
   }
 }
 
+TEST(ChannelNorms, GroupsOfAnyShapeHaveTheirGradients) {
+  for (const Shape& shape : {Shape{3, 4}, Shape{2, 6, 1}, Shape{1, 6, 5}, Shape{2, 4, 2, 3}, Shape{2, 2, 2, 1, 2}}) {
+    const std::int64_t channels = shape[1];
+    const Tensor x = values(shape, 1), w = values({channels}, 2), b = values({channels}, 3);
+    for (const std::int64_t groups : {std::int64_t{1}, std::int64_t{2}, channels}) {
+      if (x.numel() / shape[0] / groups == 1) continue;  // each number is its group's mean
+      const auto passes = [&](const FunctionOfMany& f, const Many& in) {
+        const GradcheckReport report = check_gradients(f, in);
+        EXPECT_TRUE(report.passed()) << report << shape.str() << " in groups of " << groups;
+      };
+      passes([&](const Many& in) { return group_norm(in[0], groups); }, {x});
+      passes([&](const Many& in) { return group_norm(in[0], groups, in[1]); }, {x, w});
+      passes([&](const Many& in) { return group_norm(in[0], groups, {}, in[1]); }, {x, b});
+      passes([&](const Many& in) { return group_norm(in[0], groups, in[1], in[2]); }, {x, w, b});
+      passes([&](const Many& in) { return group_norm(x, groups, in[0], in[1]); }, {w, b});
+    }
+  }
+}
+
+// The sums over a channel come first, so that no product of cotangent, weight and normalized image is kept.
+TEST(ChannelNorms, GradientOfGroupsKeepsNothingOfTheImagesSize) {
+  const Tensor x = variable(randn({8, 32, 4096}, DType::bf16).eval()), w = variable(randn({32}, DType::bf16).eval()),
+               b = variable(randn({32}, DType::bf16).eval()), g = randn(x.shape(), DType::bf16).eval();
+  const Device device = default_device();
+  const std::size_t image = static_cast<std::size_t>(x.numel()) * 2, before = memory_stats(device).live;
+  reset_peak_memory(device);
+  const Tensor y = group_norm(x, 8, w, b);
+  const Gradients all = backward(sum(y * g));
+  eval({y, all[x], all[w], all[b]});
+  EXPECT_LT(memory_stats(device).peak - before, 2 * image + image / 2);
+}
+
 TEST(ChannelNorms, BackwardByHandIsTheBackwardPass) {
   const Tensor x = variable(values({3, 4, 5}, 1)), w = variable(values({4}, 2)), b = variable(values({4}, 3));
   const Tensor g = values({3, 4, 5}, 4);
@@ -95,19 +128,23 @@ TEST(BatchNorm, GradientsShareTwoSums) {
   EXPECT_EQ(sums, 4u) << text;
 }
 
-TEST(BatchNorm, GradientsHaveTheDTypesOfTheirOperands) {
-  const auto gradients = [](DType of_x, DType of_w) {
-    const Tensor x = variable(cast(values({3, 4, 5}, 1), of_x)), w = variable(cast(values({4}, 2), of_w));
-    const Gradients all = backward(sum(square(cast(batch_norm(x, {}, {}, w, {}, training()).y, DType::f64))));
-    EXPECT_EQ(all[x].dtype(), of_x);
-    EXPECT_EQ(all[w].dtype(), of_w);
-    return std::pair{cast(all[x], DType::f64), cast(all[w], DType::f64)};
-  };
-  const auto [dx, dw] = gradients(DType::f64, DType::f64);
-  for (const auto& [of_x, of_w] : {std::pair{DType::f64, DType::f32}, {DType::f32, DType::f64}}) {
-    const auto [near_x, near_w] = gradients(of_x, of_w);
-    expect_close(near_x, dx, 1e-4);
-    expect_close(near_w, dw, 1e-4);
+TEST(ChannelNorms, GradientsHaveTheDTypesOfTheirOperands) {
+  const auto of_batch = [](const Many& in) { return batch_norm(in[0], {}, {}, in[1], in[2], training()).y; };
+  const auto of_groups = [](const Many& in) { return group_norm(in[0], 2, in[1], in[2]); };
+  for (const FunctionOfMany& norm : {FunctionOfMany(of_batch), FunctionOfMany(of_groups)}) {
+    const auto gradients = [&](DType of_x, DType of_w) {
+      const Tensor x = variable(cast(values({3, 4, 5}, 1), of_x)), w = variable(cast(values({4}, 2), of_w)),
+                   b = variable(cast(values({4}, 3), of_w));
+      const Gradients all = backward(sum(square(cast(norm({x, w, b}), DType::f64))));
+      for (const Tensor& t : {x, w, b}) EXPECT_EQ(all[t].dtype(), t.dtype());
+      return std::pair{cast(all[x], DType::f64), cast(all[w], DType::f64)};
+    };
+    const auto [dx, dw] = gradients(DType::f64, DType::f64);
+    for (const auto& [of_x, of_w] : {std::pair{DType::f64, DType::f32}, {DType::f32, DType::f64}}) {
+      const auto [near_x, near_w] = gradients(of_x, of_w);
+      expect_close(near_x, dx, 1e-4);
+      expect_close(near_w, dw, 1e-4);
+    }
   }
 }
 

@@ -347,6 +347,16 @@ TEST(Logcumsumexp, IsTheLogarithmOfTheSumSoFar) {
 
 TEST(IndexFillAndPut, WriteToPlaces) {
   expect_values(index_fill(row({1, 2, 3}), 0, integers({2, 0}), 9.0), {9, 2, 9});
+  expect_values(index_fill(row({1, 2, 3}), 0, integers({-1, 2, -3}), 9.0), {9, 2, 9});
+  const Tensor whole = reshape(arange(6), {2, 3});
+  expect_values(cast(index_fill(whole, 1, integers({1}), 7), DType::f64), {0, 7, 2, 3, 7, 5});
+  EXPECT_EQ(index_fill(whole, 1, integers({1}), 0.5).dtype(), DType::f32);
+  EXPECT_THROW_KIND(index_fill(whole, 1, integers({0, -4}), 7).eval(), index, "index_fill: index[1] = -4");
+  expect_gradients(
+      [](const std::vector<Tensor>& v) {
+        return index_fill(v[0], 1, integers({2, 0, 2}), sum(square(v[1])));
+      },
+      {reshape(row({1, 2, 3, 4, 5, 6}), {2, 3}), row({0.3, 0.2})});
   const Tensor x = zeros({2, 3}, DType::f64), at = integers({0, 1, 0}), to = integers({2, -3, 2});
   expect_values(index_put(x, {at, to}, row({1, 2, 3})), {0, 0, 3, 2, 0, 0});
   expect_values(index_put(x, {at, to}, row({1, 2, 3}), true), {0, 0, 4, 2, 0, 0});

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/parallel.h"
@@ -15,15 +16,29 @@
 namespace ebb::cpu {
 namespace {
 
-std::vector<std::int64_t> read_indices(const View& index) {
-  const std::int64_t n = index.shape.numel(), step = index.shape.rank() == 0 ? 0 : index.strides[0];
-  std::vector<std::int64_t> values(static_cast<std::size_t>(n));
-  with_index_type(index.dtype, [&](auto type) {
-    const auto* data = static_cast<const typename decltype(type)::type*>(index.data);
-    for (std::int64_t i = 0; i < n; ++i) values[static_cast<std::size_t>(i)] = data[i * step];
-  });
-  return values;
-}
+// The numbers of an index, in place where they are dense.
+class Indices {
+ public:
+  explicit Indices(const View& index) {
+    const std::int64_t n = index.shape.numel(), step = index.shape.rank() == 0 ? 0 : index.strides[0];
+    if (index.dtype == DType::i64 && (step == 1 || n <= 1)) {
+      numbers_ = {static_cast<const std::int64_t*>(index.data), static_cast<std::size_t>(n)};
+      return;
+    }
+    keep_.resize(static_cast<std::size_t>(n));
+    with_index_type(index.dtype, [&](auto type) {
+      const auto* data = static_cast<const typename decltype(type)::type*>(index.data);
+      for (std::int64_t i = 0; i < n; ++i) keep_[static_cast<std::size_t>(i)] = data[i * step];
+    });
+    numbers_ = keep_;
+  }
+  Indices(const Indices&) = delete;
+  std::span<const std::int64_t> numbers() const { return numbers_; }
+
+ private:
+  std::vector<std::int64_t> keep_;
+  std::span<const std::int64_t> numbers_;
+};
 
 // A tensor around an axis: [outer, size, inner].
 struct AroundAxis {
@@ -37,7 +52,7 @@ struct AroundAxis {
 // The positions of the index that name row r: order[start[r]] .. order[start[r + 1]), ascending (a counting sort).
 struct PositionsByRow {
   std::vector<std::int64_t> start, order;
-  PositionsByRow(const std::vector<std::int64_t>& index, std::int64_t rows)
+  PositionsByRow(std::span<const std::int64_t> index, std::int64_t rows)
       : start(static_cast<std::size_t>(rows) + 1), order(index.size()) {
     for (const std::int64_t r : index) ++start[static_cast<std::size_t>(r) + 1];
     for (std::size_t r = 1; r < start.size(); ++r) start[r] += start[r - 1];
@@ -120,7 +135,7 @@ void add_elements(const Index* index, std::int64_t index_step, const T* from, st
 
 // Elements of many lines, with the same index for all of them: adds to zeros.
 template <class T>
-void add_elements_of_lines(const std::vector<std::int64_t>& index, const T* from, std::int64_t lines, T* out,
+void add_elements_of_lines(std::span<const std::int64_t> index, const T* from, std::int64_t lines, T* out,
                            std::int64_t rows) {
   const PositionsByRow positions(index, rows);
   std::vector<std::size_t> touched;
@@ -151,7 +166,8 @@ void run_index_select(const LibraryCall& call) {
   const int axis = static_cast<int>(call.attrs.i[0]), rank = x.shape.rank();
   check_indices(call, call.inputs[1], x.shape[axis]);
   if (out.shape.numel() == 0) return;
-  const std::vector<std::int64_t> index = read_indices(call.inputs[1]);
+  const Indices indices(call.inputs[1]);
+  const std::span<const std::int64_t> index = indices.numbers();
   const AroundAxis around(out.shape, axis);
   // The elements of one index are copied if they are dense or evenly spaced; otherwise they are packed first.
   BufferPtr keep;
@@ -233,7 +249,7 @@ void run_index_zero_add(const LibraryCall& call) {
       using T = typename decltype(type)::type;
       if (around.outer > 1) {
         const View g = packed(src, keep, "index_add");
-        return add_elements_of_lines<T>(read_indices(at), static_cast<const T*>(g.data), around.outer,
+        return add_elements_of_lines<T>(Indices(at).numbers(), static_cast<const T*>(g.data), around.outer,
                                         static_cast<T*>(out.data), around.size);
       }
       with_index_type(at.dtype, [&](auto index_type) {
@@ -244,7 +260,8 @@ void run_index_zero_add(const LibraryCall& call) {
     });
   }
   const View g = packed(call.inputs[0], keep, "index_add");
-  const std::vector<std::int64_t> index = read_indices(call.inputs[1]);
+  const Indices indices(call.inputs[1]);
+  const std::span<const std::int64_t> index = indices.numbers();
   const std::int64_t tokens = static_cast<std::int64_t>(index.size());
   const PositionsByRow positions(index, around.size);
   constexpr std::int64_t kColumns = 256, kElements = 32768;

@@ -27,10 +27,18 @@ class Lines {
     for (int d = 0; d < shape.rank(); ++d) {
       if (d == axis) continue;
       lines_ *= shape[d];
-      sizes_[rank_] = shape[d];
-      for (int t = 0; t < N; ++t) strides_[t][rank_] = strides[static_cast<std::size_t>(t)][d];
-      ++rank_;
-      if (d > axis && shape[d] > 1) innermost_ = false;
+      if (shape[d] == 1) continue;
+      // Dimensions that are evenly spaced in all tensors are one.
+      bool even = rank_ > 0;
+      for (int t = 0; even && t < N; ++t)
+        even = strides_[t][rank_ - 1] == strides[static_cast<std::size_t>(t)][d] * shape[d];
+      if (even) {
+        sizes_[rank_ - 1] *= shape[d];
+      } else {
+        sizes_[rank_++] = shape[d];
+      }
+      for (int t = 0; t < N; ++t) strides_[t][rank_ - 1] = strides[static_cast<std::size_t>(t)][d];
+      if (d > axis) innermost_ = false;
     }
   }
 
@@ -38,18 +46,29 @@ class Lines {
   std::int64_t lines() const { return lines_; }
   bool axis_is_innermost() const { return innermost_; }
 
-  // body(const Block&), in parallel.
+  // All lines are evenly spaced in every tensor; then the offset from one to the next.
+  bool even() const { return rank_ <= 1; }
+  std::int64_t to_next(int tensor) const { return strides_[tensor][0]; }
+
+  // body(first line, lines), in parallel.
   template <class Body>
-  void for_each_block(Body&& body) const {
+  void for_each_range(Body&& body) const {
     if (lines_ == 0) return;
     constexpr std::int64_t kElements = 32768;  // a block's worth of work
     // Lines side by side in memory are processed at least a cache line at a time, however long they are.
     const std::int64_t least = innermost_ ? 1 : 64;
     const std::int64_t step =
         std::clamp<std::int64_t>(kElements / std::max<std::int64_t>(1, length_), least, kMostLines);
-    parallel_for((lines_ + step - 1) / step, [&](std::int64_t i) {
+    parallel_for((lines_ + step - 1) / step,
+                 [&](std::int64_t i) { body(i * step, std::min(step, lines_ - i * step)); });
+  }
+
+  // body(const Block&), in parallel.
+  template <class Body>
+  void for_each_block(Body&& body) const {
+    for_each_range([&](std::int64_t first, std::int64_t count) {
       Block block;
-      fill(block, i * step, std::min(step, lines_ - i * step));
+      fill(block, first, count);
       body(static_cast<const Block&>(block));
     });
   }
@@ -63,6 +82,12 @@ class Lines {
       position[d] = first % sizes_[d];
       first /= sizes_[d];
       for (int t = 0; t < N; ++t) at[t] += position[d] * strides_[t][d];
+    }
+    if (even()) {
+      for (int t = 0; t < N; ++t) {
+        for (std::int64_t l = 0; l < count; ++l) block.offset[t][l] = at[t] + l * strides_[t][0];
+      }
+      return;
     }
     for (std::int64_t l = 0; l < count; ++l) {
       for (int t = 0; t < N; ++t) block.offset[t][l] = at[t];

@@ -11,6 +11,7 @@
 #include "cpu/library/order_keys.h"
 #include "cpu/library/wide_numbers.h"
 #include "cpu/tile/elements.h"
+#include "ebb/memory.h"
 
 namespace ebb::cpu {
 namespace {
@@ -50,8 +51,11 @@ T narrow(Accumulator<T> x) {
   }
 }
 
+constexpr std::int64_t kWidePart = 256;  // numbers of a line that are widened at a time
+constexpr std::int64_t kShortLine = 16;  // a call for each would take longer than the line
+
 struct Add {
-  static constexpr bool kSplits = true;
+  static constexpr bool kSplits = true;  // the order of sums is free where digits are to spare
   template <class A>
   static A start() {
     return A(0);
@@ -74,64 +78,96 @@ struct Multiply {
   }
 };
 
-// kLines lines side by side: each is a chain of dependent operations. `value`: before each line, and after it. Halves
-// are converted to f64 and back block by block.
+// Numbers that are accumulated in f64 but have fewer digits.
+template <class T>
+inline constexpr bool is_widened = std::is_same_v<Accumulator<T>, double> && !std::is_same_v<T, double>;
+
+// A scan in place, where `value` is before it and after it. Each operation waits for the one before; sums of f64 that
+// came from fewer digits are therefore made four at a time, and only the last of four waits for `value`.
+template <class F, int kLines>
+void scan_wide(double (*numbers)[kWidePart], std::int64_t n, double* value) {
+  std::int64_t i = 0;
+  if constexpr (F::kSplits) {
+    for (; i + 4 <= n; i += 4) {
+      for (int l = 0; l < kLines; ++l) {
+        double* at = numbers[l] + i;
+        const double a = at[0], b = F::apply(a, at[1]), c = F::apply(b, at[2]), d = F::apply(c, at[3]);
+        const double before = value[l];
+        at[0] = F::apply(before, a), at[1] = F::apply(before, b), at[2] = F::apply(before, c);
+        at[3] = value[l] = F::apply(before, d);
+      }
+    }
+  }
+  for (; i < n; ++i) {
+    for (int l = 0; l < kLines; ++l) numbers[l][i] = value[l] = F::apply(value[l], numbers[l][i]);
+  }
+}
+
+// kLines lines side by side: each is a chain of dependent operations. `value`: of each line so far. Numbers are widened
+// and rounded block by block. `before` is added to every result: the sum of the pieces before these lines.
 template <class T, class F, int kLines>
 void scan_lines(const T* const* x, std::int64_t x_step, T* const* out, std::int64_t out_step, std::int64_t n,
-                Accumulator<T>* value) {
+                Accumulator<T>* value, Accumulator<T> before = Accumulator<T>(0)) {
   using A = Accumulator<T>;
-  if constexpr (is_half_type<T>) {
-    constexpr std::int64_t kPart = 256;
-    double numbers[kLines][kPart];
-    for (std::int64_t first = 0; first < n; first += kPart) {
-      const std::int64_t count = std::min(kPart, n - first);
+  if constexpr (is_widened<T>) {
+    double numbers[kLines][kWidePart];
+    for (std::int64_t first = 0; first < n && n > kShortLine; first += kWidePart) {
+      const std::int64_t count = std::min(kWidePart, n - first);
       for (int l = 0; l < kLines; ++l) read_wide(x[l] + first * x_step, x_step, numbers[l], count);
-      for (std::int64_t i = 0; i < count; ++i) {
-        for (int l = 0; l < kLines; ++l) numbers[l][i] = value[l] = F::template apply<A>(value[l], numbers[l][i]);
-      }
-      for (int l = 0; out != nullptr && l < kLines; ++l)
+      scan_wide<F, kLines>(numbers, count, value);
+      for (int l = 0; out != nullptr && l < kLines; ++l) {
+        if (before != A(0)) {
+          for (std::int64_t i = 0; i < count; ++i) numbers[l][i] = F::apply(before, numbers[l][i]);
+        }
         write_wide(numbers[l], out[l] + first * out_step, out_step, count);
-    }
-  } else {
-    for (std::int64_t i = 0; i < n; ++i) {
-      for (int l = 0; l < kLines; ++l) {
-        value[l] = F::template apply<A>(value[l], x[l][i * x_step]);
-        if (out != nullptr) out[l][i * out_step] = static_cast<T>(value[l]);
       }
+    }
+    if (n > kShortLine) return;
+  }
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (int l = 0; l < kLines; ++l) {
+      value[l] = F::template apply<A>(value[l], widen(x[l][i * x_step]));
+      if (out != nullptr)
+        out[l][i * out_step] = narrow<T>(F::kSplits ? F::template apply<A>(before, value[l]) : value[l]);
     }
   }
 }
 
+// Returns what the line adds up to.
 template <class T, class F>
 Accumulator<T> scan_line(const T* x, std::int64_t x_step, T* out, std::int64_t out_step, std::int64_t n,
-                         Accumulator<T> value) {
-  scan_lines<T, F, 1>(&x, x_step, out == nullptr ? nullptr : &out, out_step, n, &value);
+                         Accumulator<T> before = Accumulator<T>(0)) {
+  Accumulator<T> value = F::template start<Accumulator<T>>();
+  scan_lines<T, F, 1>(&x, x_step, out == nullptr ? nullptr : &out, out_step, n, &value, before);
   return value;
 }
 
-// A long line in pieces: first the total of each, then each again starting from the total of those before it.
+// A long line in pieces, each the sum of those before it and its own scan. Threads first make the total of each piece;
+// one thread knows them when it comes to the next.
 constexpr std::int64_t kScanPiece = 65536;
 template <class T, class F>
 void scan_long_line(const T* x, std::int64_t x_step, T* out, std::int64_t out_step, std::int64_t n) {
   using A = Accumulator<T>;
   const std::int64_t pieces = (n + kScanPiece - 1) / kScanPiece;
-  const auto totals = std::make_unique<A[]>(static_cast<std::size_t>(pieces));
-  const auto length = [&](std::int64_t p) { return std::min(kScanPiece, n - p * kScanPiece); };
-  parallel_for(pieces, [&](std::int64_t p) {
-    totals[static_cast<std::size_t>(p)] =
-        scan_line<T, F>(x + p * kScanPiece * x_step, x_step, nullptr, 0, length(p), F::template start<A>());
-  });
+  const auto scan_piece = [&](std::int64_t p, T* to, A before) {
+    const std::int64_t first = p * kScanPiece, length = std::min(kScanPiece, n - first);
+    return scan_line<T, F>(x + first * x_step, x_step, to == nullptr ? nullptr : to + first * out_step, out_step,
+                           length, before);
+  };
   A before = F::template start<A>();
+  if (num_threads() == 1) {
+    for (std::int64_t p = 0; p < pieces; ++p) before = F::template apply<A>(before, scan_piece(p, out, before));
+    return;
+  }
+  const auto totals = std::make_unique<A[]>(static_cast<std::size_t>(pieces));
+  parallel_for(pieces, [&](std::int64_t p) { totals[static_cast<std::size_t>(p)] = scan_piece(p, nullptr, A(0)); });
   for (std::int64_t p = 0; p < pieces; ++p) {
     A& slot = totals[static_cast<std::size_t>(p)];
     const A total = slot;
     slot = before;
     before = F::template apply<A>(before, total);
   }
-  parallel_for(pieces, [&](std::int64_t p) {
-    scan_line<T, F>(x + p * kScanPiece * x_step, x_step, out + p * kScanPiece * out_step, out_step, length(p),
-                    totals[static_cast<std::size_t>(p)]);
-  });
+  parallel_for(pieces, [&](std::int64_t p) { scan_piece(p, out, totals[static_cast<std::size_t>(p)]); });
 }
 
 // One step of lines that are neighbours in memory: vectorised.
@@ -150,6 +186,22 @@ void scan_across(const T* x, T* out, std::int64_t lines, Accumulator<T>* value) 
     }
   }
 }
+// Lines of a few elements, one behind the other: widened and rounded together.
+template <class T, class F>
+void scan_short_lines(const T* x, T* out, std::int64_t n, std::int64_t lines) {
+  double numbers[kWidePart];
+  const std::int64_t together = kWidePart / n;
+  for (std::int64_t first = 0; first < lines; first += together) {
+    const std::int64_t count = std::min(together, lines - first);
+    read_wide(x + first * n, 1, numbers, count * n);
+    for (double* line = numbers; line < numbers + count * n; line += n) {
+      double value = F::template start<double>();
+      for (std::int64_t i = 0; i < n; ++i) line[i] = value = F::apply(value, line[i]);
+    }
+    write_wide(numbers, out + first * n, 1, count * n);
+  }
+}
+
 inline bool are_neighbours(const std::int64_t* offset, std::int64_t count) {
   for (std::int64_t l = 1; l < count; ++l) {
     if (offset[l] != offset[0] + l) return false;
@@ -174,6 +226,13 @@ void run_scan(const LibraryCall& call) {
     using A = Accumulator<T>;
     const T* data = static_cast<const T*>(x.data);
     T* out = static_cast<T*>(call.outputs[0].data);
+    if constexpr (is_widened<T>) {
+      if (lines.axis_is_innermost() && n <= kShortLine && is_contiguous(x.shape, x.strides)) {
+        return lines.for_each_range([&](std::int64_t first, std::int64_t count) {
+          scan_short_lines<T, F>(data + first * n, out + first * n, n, count);
+        });
+      }
+    }
     lines.for_each_block([&](const L::Block& block) {
       if (lines.axis_is_innermost()) {
         std::int64_t l = 0;
@@ -193,7 +252,7 @@ void run_scan(const LibraryCall& call) {
           if (F::kSplits && n >= 4 * kScanPiece) {
             scan_long_line<T, F>(from, step, to, out_step, n);
           } else {
-            scan_line<T, F>(from, step, to, out_step, n, F::template start<A>());
+            scan_line<T, F>(from, step, to, out_step, n);
           }
         }
         return;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
 #include "cpu/tile/elements.h"
@@ -9,6 +10,11 @@ namespace ebb::cpu {
 
 template <class T>
 void read_wide(const T* from, std::int64_t step, double* to, std::int64_t n) {
+  if (step == -1 && n > 0) {  // a flipped line: loops over neighbours are vectorised
+    read_wide(from - (n - 1), 1, to, n);
+    std::reverse(to, to + n);
+    return;
+  }
   tile_kernels().load(dtype_of_type<T>::value, RegType::f64)(to, from, step, static_cast<std::size_t>(n));
 }
 template <class T>

@@ -27,6 +27,9 @@ bool loads_memory(const Program& p, const Instr& i) {
          p.operands[static_cast<std::size_t>(i.arg[0])].kind == Operand::Kind::memory;
 }
 
+// The longest rows: what a loop takes in one call. Longer ones would be too few tasks for many threads.
+constexpr std::int64_t kLongest = static_cast<std::int64_t>(kBlocksPerGroup) * kTile;
+
 // The fewest dimensions that make rows of a length for loops; 0: none.
 int dims_of_columns(const Program& p) {
   const CpuModel& model = cpu_model();
@@ -35,8 +38,7 @@ int dims_of_columns(const Program& p) {
     if (!loads_memory(p, i)) continue;
     const int dims = repeated_dims(p, p.operands[static_cast<std::size_t>(i.arg[0])].strides);
     const std::int64_t columns = columns_of(p, dims);
-    if (dims == static_cast<int>(p.dims.size()) || columns < model.sweep_row_by_row || columns > model.sweep_whole_row)
-      continue;
+    if (dims == static_cast<int>(p.dims.size()) || columns < model.sweep_row_by_row || columns > kLongest) continue;
     if (fewest == 0 || dims < fewest) fewest = dims;
   }
   return fewest;
