@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# A short way to the usual things; CMake and its presets do the work. `make` alone says what there is.
+# Shortcuts; CMake and its presets do the work. `make` alone lists them.
 PRESET ?= release
 BUILD := build/$(PRESET)
 
@@ -19,7 +19,7 @@ RUN := train --model cnn --data digits --train-count 30000 --test-count 5000 --e
 
 # Installs those of the packages $(1) that are missing, if any.
 define install_missing
-	@command -v dpkg-query >/dev/null || { echo "No Debian here: these packages are yours to see to: $(1)"; exit 0; }; \
+	@command -v dpkg-query >/dev/null || { echo "Not a Debian system; please install these packages: $(1)"; exit 0; }; \
 	missing=; for p in $(1); do \
 	  dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; \
 	done; \
@@ -31,11 +31,11 @@ define install_missing
 	fi
 endef
 
-# The Python package is built and tested with a virtual environment of its own.
+# The Python package is built and tested in its own virtual environment.
 VENV := build/venv
 PYTHON_OPTIONS := $(if $(filter release debug asan tsan,$(PRESET)),-DEBB_BUILD_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python)
 
-# What runs on a GPU: kernels and library calls, then whole test programs.
+# Test programs that run on a GPU: kernels and library calls first, then the others.
 CUDA_TESTS := cuda table losses losses_kernels ops engine nn optim network library
 
 .PHONY: help run install test test-emulated test-cuda test-threads fuzz exhaustive load coverage parity array-api wheel deb site bench bench-cuda bench-parts \
@@ -50,9 +50,9 @@ help:
 	@echo "make test-threads PRESET=tsan   the tests of threads that share tensors, under the thread sanitizer (ROUNDS=200000: longer)"
 	@echo "make fuzz TIME=60   run each fuzzer for that many seconds (RUNS=1000000: inputs; TARGET=csv: one; JOBS=2), under the sanitizers"
 	@echo "make exhaustive     measure the functions on every number of f32, f16 and bf16 (FUNCTIONS='exp log': some)"
-	@echo "make load           100,000 training steps, exchanges, plans and threads: does anything grow? (SCALE=0.01: less)"
-	@echo "make coverage       which lines of src/ the tests run: at least 90 % of them"
-	@echo "make parity   hold every operation and loss against PyTorch, from Python (needs PyTorch)"
+	@echo "make load           100,000 training steps, exchanges, plans and threads: fails if memory grows (SCALE=0.01: fewer)"
+	@echo "make coverage       count the lines of src/ that the tests execute; fails below 90 %"
+	@echo "make parity   compare every operation and loss with PyTorch, from Python (needs PyTorch)"
 	@echo "make array-api CHECKOUT=FOLDER   the array API standard's own tests, from a clone of data-apis/array-api-tests"
 	@echo "make wheel    a manylinux wheel in build/wheel, tested in an environment without Ebb's Debian packages"
 	@echo "make deb      a Debian package in build/deb-package: library, headers, program, manual page, completions"
@@ -90,7 +90,7 @@ $(VENV)/complete: python/requirements.txt
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r python/requirements.txt
 	@touch $@
 
-# NVRTC, which compiles kernels for GPUs that need not be here. Where it cannot be had, the tests that use it are skipped.
+# NVRTC compiles kernels for GPUs that this machine need not have. Where it cannot be installed, its tests are skipped.
 $(VENV)/nvrtc: $(VENV)/complete
 	@ls /usr/local/cuda/lib64/libnvrtc.so.* >/dev/null 2>&1 || ldconfig -p | grep -q libnvrtc || \
 	  $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --retries 0 --timeout 20 nvidia-cuda-nvrtc \
@@ -119,16 +119,16 @@ test-cuda: configure
 	@$(BUILD)/tools/ebb/ebb info
 	@TESTS="$(TESTS)" SANITIZE="$(SANITIZE)" FILTER='$(FILTER)' tests/run_on_gpu.sh $(BUILD)/tests $(BUILD)/test-cuda
 
-# Tensors shared between threads: what the sanitizers look at. ROUNDS=200000 tells each story that often, FILTER='*MayDie*'
-# some of them; from Python too.
+# Tensors shared between threads, for the sanitizers. ROUNDS=200000 repeats each test that often, FILTER='*MayDie*' selects
+# some; from Python, too.
 test-threads: configure $(if $(PYTHON_OPTIONS),$(VENV)/complete)
 	@$(if $(PYTHON_OPTIONS),grep -q EBB_BUILD_PYTHON:BOOL=ON $(BUILD)/CMakeCache.txt || cmake --preset $(PRESET) $(PYTHON_OPTIONS))
 	@cmake --build $(BUILD) --target test_threads $(if $(PYTHON_OPTIONS),ebb_package)
 	@$(if $(ROUNDS),EBB_THREAD_ROUNDS=$(ROUNDS)) $(BUILD)/tests/test_threads $(if $(FILTER),--gtest_filter='$(FILTER)')
 	@$(if $(PYTHON_OPTIONS),cd $(BUILD) && $(if $(ROUNDS),EBB_THREAD_ROUNDS=$(ROUNDS)) ctest --timeout 36000 -V -R python_threads)
 
-# libFuzzer, each target for TIME seconds or for RUNS inputs, JOBS processes at a time: see fuzz/run.sh. What it finds is left
-# in build/fuzz/run/found, new inputs in build/fuzz/run/corpus.
+# libFuzzer, each target for TIME seconds or for RUNS inputs, JOBS processes at a time: see fuzz/run.sh. Failing inputs are
+# left in build/fuzz/run/found, new ones in build/fuzz/run/corpus.
 TIME ?= 60
 fuzz: packages
 	$(call install_missing,$(FUZZ_PACKAGES))
@@ -146,7 +146,7 @@ load: configure $(VENV)/complete
 	@cmake --build $(BUILD) --target ebb_package
 	@PYTHONPATH=$(BUILD)/python/package $(VENV)/bin/python python/tools/load.py $(if $(SCALE),--scale $(SCALE))
 
-# What the tests run of src/, except those from Python. FILES="src/io/npy.cc": also which lines of these nothing runs.
+# Lines of src/ that the tests execute, except those from Python. FILES="src/io/npy.cc": also lists lines of these that none does.
 coverage: packages
 	$(call install_missing,$(TEST_PACKAGES))
 	@[ -f build/coverage/build.ninja ] || cmake --preset coverage

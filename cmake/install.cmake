@@ -24,11 +24,11 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/ebb-config-version.cmake 
 install(FILES ${PROJECT_BINARY_DIR}/ebb-config.cmake ${PROJECT_BINARY_DIR}/ebb-config-version.cmake
         DESTINATION ${config_dir} COMPONENT development)
 
-# What a static library leaves its users to link. As flags and not as required modules: those would ask for the libraries
+# Libraries that users of the static library link, too. As flags and not as required modules: those would ask for the libraries
 # their shared forms were built from, too.
 pkg_check_modules(EBB_PRIVATE REQUIRED QUIET fmt libhwy ${EBB_BLAS_MODULES} zlib libpng libjpeg)
 list(JOIN EBB_PRIVATE_LDFLAGS " " private_libraries)
-# What was installed may be moved, unless a distribution asked for absolute folders.
+# Installed files may be moved, unless a distribution asked for absolute folders.
 foreach(dir LIBDIR INCLUDEDIR)
   set(pc_${dir} "\${prefix}/${CMAKE_INSTALL_${dir}}")
   if(IS_ABSOLUTE "${CMAKE_INSTALL_${dir}}")

@@ -18,13 +18,13 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference.md"
 INTRODUCTION = """# C++ reference
 
-What the headers in `include/ebb/` declare, by header; `<ebb/ebb.h>` takes them all. Names are in the namespace `ebb`
-unless a heading says otherwise: functions of tensors, losses and optimisers are all called from there (`ebb::sum`,
-`ebb::mse_loss`, `ebb::AdamW`, also as `ebb::optim::AdamW`). What has the same name as a function, or belongs to one
-place only, has a namespace of its own: layers in `nn`, files in `io`, whole models in `models`, processes in `distributed`. Functions of one tensor
-are methods, too: `x.exp().sum(1)`. Losses are explained one by one in [losses.md](losses.md).
+All declarations in `include/ebb/`, by header; `<ebb/ebb.h>` includes every header. Names are in the namespace `ebb` unless a
+heading says otherwise: functions of tensors, losses and optimisers are all called from there (`ebb::sum`, `ebb::mse_loss`,
+`ebb::AdamW`, also as `ebb::optim::AdamW`). Names that equal a function's, or that belong to one subject only, are in nested
+namespaces: layers in `nn`, files in `io`, whole models in `models`, processes in `distributed`. Functions of one tensor are also
+methods: `x.exp().sum(1)`. [losses.md](losses.md) explains each loss.
 
-This page is made from the headers by `tools/make_reference.py`.
+This page is generated from the headers by `tools/make_reference.py`.
 """
 NAMESPACE = re.compile(r"^(?:inline )?namespace ([\w:]*) ?\{(\})?")
 RULER = re.compile(r"^// -{4,} (.*?) -{4,}$")

@@ -79,7 +79,7 @@ std::vector<Tensor> token_statistics(const Tensor& x, const Tensor& head, const 
   return members(linear_token_statistics(x, head, target, with_outputs(o, names)), names);
 }
 
-// What PyTorch is given: evaluated together, in memory that nothing else uses.
+// Results handed to PyTorch: evaluated together, in memory that nothing else uses.
 std::vector<Tensor> given_away(std::vector<Tensor> found) {
   eval(found);
   for (Tensor& f : found) f = exclusive(f);

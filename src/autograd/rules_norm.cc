@@ -83,14 +83,15 @@ LayerNormGradients batch_norm_backward(const Tensor& grad, const Tensor& x, cons
   require(grad.shape() == x.shape(), "{}: gradient of shape {}, the result has shape {}", op, grad.shape(), x.shape());
   require(o.training || running_mean.defined(), "{}: without training, running statistics are needed", op);
   const auto [g, wide] = widened(grad, x);
-  const Tensor w = along_channels(weight, x.rank()), inner = w.defined() ? g * w : g;
+  const Tensor w = along_channels(weight, x.rank());
+  const auto weighted = [&](const Tensor& t) { return w.defined() ? t * w : t; };
   if (!o.training) {  // y = (x − m)·r·w + b with constant m and r
     const Tensor r = rsqrt(along_channels(running_var, x.rank()) + o.eps);
-    return channel_gradients(g, (wide - along_channels(running_mean, x.rank())) * r, inner * r, x, weight);
+    return channel_gradients(g, (wide - along_channels(running_mean, x.rank())) * r, weighted(g) * r, x, weight);
   }
   const std::uint32_t axes = all_but_channels(x.rank());
   const Tensor normalized = standardized(wide, axes, o.eps);
-  return channel_gradients(g, normalized, layer_norm_dx(inner, wide, normalized, axes, o.eps), x, weight);
+  return channel_gradients(g, normalized, weighted(layer_norm_dx(g, wide, normalized, axes, o.eps)), x, weight);
 }
 
 namespace {
@@ -136,12 +137,22 @@ namespace {
 
 double eps_of(const RuleContext& c) { return std::bit_cast<double>(c.attrs.i[0]); }
 
+// With a weight: of groups, or, where the batch is among the axes, of channels,
+//   y = x̂·w, w the same along the axes            dx = w·dx̂,   dw = Σ g·x̂
+// With w outside, the means in dx̂ are those of Σ g·x̂ and Σ g, the gradients of the weight and of a bias after it.
 Cotangents layer_norm_rule(const RuleContext& c) {
-  if (c.inputs.size() > 1) {  // of groups, with a weight
-    const auto [dx, dw, db] = group_gradients(c.grad, c.inputs[0], c.inputs[1], eps_of(c));
-    return c.inputs.size() > 2 ? Cotangents{dx, dw, db} : Cotangents{dx, dw};
+  const Tensor& x = c.inputs[0];
+  if (c.inputs.size() == 1) return {layer_norm_dx(c.grad, x, c.output, c.attrs.axes, eps_of(c))};
+  const Tensor& w = c.inputs[1];
+  if (c.attrs.axes & 1) {
+    const Tensor normalized = standardized(x, c.attrs.axes, eps_of(c));
+    const Tensor dx = layer_norm_dx(c.grad, x, normalized, c.attrs.axes, eps_of(c)) * w;
+    return {cotangent(dx, x), cotangent(c.grad * normalized, w)};
   }
-  return {layer_norm_dx(c.grad, c.inputs[0], c.output, c.attrs.axes, eps_of(c))};
+  const auto [dx, dw, db] = group_gradients(c.grad, x, w, eps_of(c));
+  Cotangents all{cotangent(dx, x), cotangent(dw, w)};
+  if (c.inputs.size() > 2) all.push_back(cotangent(db, c.inputs[2]));
+  return all;
 }
 Cotangents rms_norm_rule(const RuleContext& c) {
   return {rms_norm_dx(c.grad, c.inputs[0], c.output, c.attrs.axes, eps_of(c))};

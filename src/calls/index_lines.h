@@ -4,7 +4,7 @@
 
 namespace ebb {
 
-// What is known about each line of an index along the axis of gather and scatter_zero_add, or about the index of
+// A known property of every line of an index along the axis of gather and scatter_zero_add, or of the index of
 // index_select and index_zero_add.
 enum class IndexLines : std::int64_t {
   any,

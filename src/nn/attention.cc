@@ -13,7 +13,7 @@
 namespace ebb::nn {
 namespace {
 
-constexpr double never = -std::numeric_limits<double>::infinity();
+constexpr double neg_inf = -std::numeric_limits<double>::infinity();
 
 // [batch, time, width] to [batch, heads, time, width/heads] and back.
 Tensor apart(const Tensor& x, std::int64_t heads) {
@@ -38,7 +38,7 @@ Tensor whole_mask(const AttentionCall& call, std::int64_t batch, std::int64_t ke
   Tensor there = reshape(logical_not(padding), {batch, 1, 1, keys});
   if (!call.mask.defined()) return there;
   if (call.mask.dtype() == DType::bool_) return logical_and(call.mask, there);
-  return where(there, call.mask, never);
+  return where(there, call.mask, neg_inf);
 }
 
 // [time, keys]: whether a key is no later than a query.
@@ -87,7 +87,7 @@ Heads heads_of(const MultiheadAttention& m, const Tensor& query, const Tensor& k
       const Tensor seen = earlier(query.size(1), keys);
       h.mask = !h.mask.defined()                ? seen
                : h.mask.dtype() == DType::bool_ ? logical_and(h.mask, seen)
-                                                : where(seen, h.mask, never);
+                                                : where(seen, h.mask, neg_inf);
       h.causal = false;
     }
     if (h.mask.defined()) {
@@ -143,8 +143,8 @@ std::pair<Tensor, Tensor> MultiheadAttention::with_weights(const Tensor& query, 
   Tensor blind;  // queries that see no key: their weights are 0
   for (const Tensor& mask : {h.mask, h.causal ? earlier(query.size(1), h.k.size(2)) : Tensor()}) {
     if (!mask.defined()) continue;
-    scores = mask.dtype() == DType::bool_ ? where(mask, scores, never) : scores + mask;
-    blind = max(scores, -1, true) == never;
+    scores = mask.dtype() == DType::bool_ ? where(mask, scores, neg_inf) : scores + mask;
+    blind = max(scores, -1, true) == neg_inf;
   }
   if (blind.defined()) scores = where(blind, 0.0, scores);
   Tensor weights = softmax(scores, -1);

@@ -39,7 +39,7 @@ std::uint32_t normalized_axes(const char* op, const Tensor& x, const Shape& shap
 
 Tensor row_mean(const Tensor& x, std::uint32_t mask) { return mean(x, axes_of(mask, x.rank()), true); }
 
-Tensor standardized(const Tensor& wide, std::uint32_t axes, double eps) {
+Tensor standardized(const Tensor& wide, std::uint32_t axes, double eps, const Tensor& weight) {
   Attrs attrs;
   attrs.axes = axes;
   attrs.i[0] = std::bit_cast<std::int64_t>(eps);
@@ -48,8 +48,10 @@ Tensor standardized(const Tensor& wide, std::uint32_t axes, double eps) {
     NoHistory scope;
     const Tensor centred = wide - row_mean(wide, axes);
     value = centred * rsqrt(row_mean(square(centred), axes) + eps);
+    if (weight.defined()) value = value * weight;
   }
-  return make_formula(Op::layer_norm, value, {wide}, attrs);
+  return weight.defined() ? make_formula(Op::layer_norm, value, {wide, weight}, attrs)
+                          : make_formula(Op::layer_norm, value, {wide}, attrs);
 }
 
 Tensor standardized_groups(const Tensor& wide, const Tensor& weight, const Tensor& bias, double eps) {
@@ -166,7 +168,7 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& running_mean, const Te
   const std::uint32_t axes = all_but_channels(x.rank());
   const std::int64_t n = x.shape()[1] == 0 ? 0 : x.numel() / x.shape()[1];
   require(n != 1, "{}: one value per channel has no variance, for an input of shape {}", op, x.shape());
-  BatchNormResult out{cast(scaled(standardized(wide, axes, o.eps), w, b), x.dtype()), running_mean, running_var};
+  BatchNormResult out{cast(scaled(standardized(wide, axes, o.eps, w), {}, b), x.dtype()), running_mean, running_var};
   if (!running_mean.defined() || n == 0) return out;
   // Statistics describe the batch and are not differentiated.
   NoHistory scope;

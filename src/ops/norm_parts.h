@@ -15,8 +15,9 @@ std::uint32_t normalized_axes(const char* op, const Tensor& x, const Shape& norm
 // The mean over these axes, which stay with size 1.
 Tensor row_mean(const Tensor& x, std::uint32_t mask);
 
-// (x − mean)·1/sqrt(var + eps) over any axes, as one operation with the rule of layer_norm; x in f32 or f64.
-Tensor standardized(const Tensor& wide, std::uint32_t axes, double eps);
+// (x − mean)·1/sqrt(var + eps) over any axes, as one operation with the rule of layer_norm; x in f32 or f64. A weight
+// that is the same along the axes is part of the operation, so that its rule can keep it out of the sums.
+Tensor standardized(const Tensor& wide, std::uint32_t axes, double eps, const Tensor& weight = {});
 
 // The same for groups of channels [N, G, D, L], along the last two axes, times weight and plus bias [G, D, 1] (either
 // may be undefined): with a weight one operation, whose rule makes the sums over L once for all three gradients.

@@ -201,7 +201,7 @@ bool compute_again_what_costs_less(ValueGraph& graph, const Fusion& fusion, int 
 bool read_what_stays_once(ValueGraph& g, const Fusion& fusion) {
   const std::vector<std::int32_t> first = first_of_equals(g);
   const auto n = static_cast<std::int32_t>(g.values.size());
-  // Of equal values in memory, the earliest one.
+  // The earliest of equal values in memory.
   std::map<std::int32_t, std::int32_t> earliest;
   const auto stays = [&](std::int32_t v) {
     const Placement& p = fusion.places[v];

@@ -48,7 +48,7 @@ class RecordedRuns {
     std::uint32_t step = 0;  // that fills it
   };
   using Set = StepRunner::Places;
-  // What products were told to do: a recording has them as they were.
+  // The settings of products when the recording was made.
   struct Settings {
     bool invariant = batch_invariant(), fewer_digits = tf32();
     bool operator==(const Settings&) const = default;

@@ -74,6 +74,9 @@ struct ScheduleModel {
   // Time in bytes of memory traffic (chosen: what matters is that products are expensive and sweeps are cheap).
   double flops_per_byte = 16, flops_per_byte_of_gpu = 128;
 
+  // Padded parts of a sum, side by side, that are joined (chosen).
+  std::size_t most_joined_parts = 8;
+
   // ---- Plans and recordings that are kept (chosen).
   std::size_t most_plans = 1024, most_replays = 64;
   std::size_t most_recordings = 8, most_result_sets = 3;

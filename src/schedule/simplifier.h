@@ -94,8 +94,6 @@ class Simplifier {
 
   // ---- simplify_reduce.cc ----
   std::int32_t add_reduce(Value v);
-  std::int32_t without_factor(
-      const Value& v);  // a sum of products with a factor that is the same for all; -1: there is none
   std::int32_t squares_about_mean(const Value& v);  // a sum of them, and of the mean's; -1: it is none
   bool is_made_of_sum(std::int32_t m, std::int32_t x, const Value& reduction) const;
   std::int32_t same_along(std::int32_t w, const Value& reduction);

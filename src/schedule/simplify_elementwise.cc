@@ -55,9 +55,8 @@ std::int32_t Simplifier::add_elementwise(Value v, bool as_it_lies) {
 }
 
 bool Simplifier::collect_padded(std::int32_t x, std::vector<std::int32_t>& parts) const {
-  constexpr std::size_t kMost = 8;
   const Value& v = at(x);
-  if (v.is_leaf || parts.size() == kMost) return false;
+  if (v.is_leaf || parts.size() == kScheduleModel.most_joined_parts) return false;
   if (v.op == Op::pad_zero) return parts.push_back(x), true;
   return v.op == Op::add && collect_padded(v.inputs[0], parts) && collect_padded(v.inputs[1], parts);
 }

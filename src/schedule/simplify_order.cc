@@ -189,8 +189,7 @@ std::int32_t Simplifier::reduced_as_it_lies(const Value& v) {
   std::uint32_t one = 0;  // axes of one element are not named
   for (int d = 0; d < rank; ++d) one |= at(turned.inputs[0]).shape[d] == 1 ? 1u << d : 0;
   const bool over_images = (turned.attrs.axes | one) == (all_but_channels | one);
-  std::int32_t sum = over_images ? without_factor(turned) : -1;
-  if (sum < 0 && over_images) sum = squares_about_mean(turned);
+  const std::int32_t sum = over_images ? squares_about_mean(turned) : -1;
   return permuted(sum >= 0 ? sum : add_reduce(std::move(turned)), v.shape, to_second(rank));
 }
 

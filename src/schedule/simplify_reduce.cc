@@ -61,42 +61,6 @@ std::int32_t Simplifier::add_reduce(Value v) {
   return turned >= 0 ? turned : intern(std::move(v));
 }
 
-// Σ w·g = w·Σ g and Σ x·(w·g) = w·Σ x·g, where w is the same along the axes. The gradient of a batch norm then has two
-// sums, which are those of its bias and its weight. For sums over images only: elsewhere such a factor may be there to
-// keep a sum of squares from overflowing.
-std::int32_t Simplifier::without_factor(const Value& v) {
-  if (v.op != Op::sum || (v.dtype != DType::f32 && v.dtype != DType::f64)) return -1;
-  const Value x = at(v.inputs[0]);  // copies: values may move
-  if (x.op != Op::mul || x.is_leaf || x.dtype != v.dtype || v.shape.numel() == 1 || x.shape.numel() == 0) return -1;
-  const auto product = [&](const Shape& shape, std::int32_t a, std::int32_t b) {
-    Value p;
-    p.op = Op::mul;
-    p.dtype = v.dtype;
-    p.shape = shape;
-    p.inputs = {a, b};
-    return add_elementwise(std::move(p));
-  };
-  const auto sum_of = [&](std::int32_t in) {
-    Value s = v;
-    s.inputs = {in};
-    s.node = -1;
-    const std::int32_t rest = without_factor(s);
-    return rest >= 0 ? rest : add_reduce(std::move(s));
-  };
-  for (const std::size_t k : {0, 1}) {
-    if (const std::int32_t w = same_along(x.inputs[k], v); w >= 0) return product(v.shape, sum_of(x.inputs[1 - k]), w);
-  }
-  for (const std::size_t k : {0, 1}) {
-    const Value inner = at(x.inputs[k]);
-    if (inner.op != Op::mul || inner.is_leaf || inner.dtype != v.dtype) continue;
-    for (const std::size_t j : {0, 1}) {
-      const std::int32_t w = same_along(inner.inputs[j], v);
-      if (w >= 0) return product(v.shape, sum_of(product(x.shape, x.inputs[1 - k], inner.inputs[1 - j])), w);
-    }
-  }
-  return -1;
-}
-
 // Σ (x − m)² = Σ x² − m·(2·Σ x − n·m), where m is computed from Σ x: the variance of a batch norm then takes no second
 // pass after its mean. In f64, where squares of halves are exact: cancellation costs m²/σ² · 2⁻⁵³ of the variance, and
 // halves of which not all are equal have m²/σ² < 2¹⁶·n (bf16), 2²²·n (f16). For sums over images only, whose columns

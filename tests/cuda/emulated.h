@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The part of CUDA that a printed kernel needs to run on the CPU: every thread of a block is a fiber, and fibers take
 // turns in a shuffled order wherever they wait for each other. Compiled together with the kernels, by a C++ compiler at
-// run time.
+// run time, without the headers of the C++ library: loading them, precompiled, took a third of a kernel's compilation.
 #pragma once
 #include <math.h>
 #include <setjmp.h>
@@ -18,6 +18,38 @@
 #define __grid_constant__
 // A text's shared memory lies in a section of its own, which is poisoned before a block begins.
 #define __shared__ static __attribute__((section(EBB_SHARED_SECTION)))
+
+// As in CUDA, and in C++'s <cmath>: the functions of a double are overloaded for a float.
+#define EBB_OF_FLOAT(name) \
+  inline float name(float x) { return name##f(x); }
+#define EBB_OF_FLOATS(name) \
+  inline float name(float x, float y) { return name##f(x, y); }
+EBB_OF_FLOAT(fabs)
+EBB_OF_FLOAT(sqrt)
+EBB_OF_FLOAT(exp)
+EBB_OF_FLOAT(exp2)
+EBB_OF_FLOAT(expm1)
+EBB_OF_FLOAT(log)
+EBB_OF_FLOAT(log1p)
+EBB_OF_FLOAT(log2)
+EBB_OF_FLOAT(sin)
+EBB_OF_FLOAT(cos)
+EBB_OF_FLOAT(tan)
+EBB_OF_FLOAT(tanh)
+EBB_OF_FLOAT(erf)
+EBB_OF_FLOAT(erfc)
+EBB_OF_FLOAT(lgamma)
+EBB_OF_FLOAT(tgamma)
+EBB_OF_FLOAT(floor)
+EBB_OF_FLOAT(ceil)
+EBB_OF_FLOAT(rint)
+EBB_OF_FLOAT(trunc)
+EBB_OF_FLOATS(pow)
+EBB_OF_FLOATS(fmod)
+EBB_OF_FLOATS(fmin)
+EBB_OF_FLOATS(fmax)
+EBB_OF_FLOATS(copysign)
+inline float fma(float x, float y, float z) { return fmaf(x, y, z); }
 
 struct Index {
   unsigned x, y, z;
@@ -318,7 +350,7 @@ inline float __uint_as_float(unsigned x) { return same_bits<float>(x); }
 inline unsigned __float_as_uint(float x) { return same_bits<unsigned>(x); }
 inline float __double2float_rz(double x) {
   const float nearest = static_cast<float>(x);
-  return std::fabs(static_cast<double>(nearest)) > std::fabs(x) ? std::nextafter(nearest, 0.0F) : nearest;
+  return fabs(static_cast<double>(nearest)) > fabs(x) ? nextafterf(nearest, 0.0F) : nearest;
 }
 inline double __longlong_as_double(long long x) { return same_bits<double>(x); }
 inline long long __double_as_longlong(double x) { return same_bits<long long>(x); }
@@ -497,7 +529,7 @@ inline void arrive_at(unsigned long long* b) { emulated::change(b, 1, 0); }
 inline void wait_at(unsigned long long* b, int parity) {
   while (emulated::at_shared(b).phase % 2 == parity) emulated::yield();
 }
-// Of two warpgroups, one of which does not wait.
+// Barriers between two warpgroups, only one of which waits.
 inline void wait_for_turn(int group) { emulated::wait(emulated::of_turns[group], 256); }
 inline void give_turn(int group) {
   emulated::Barrier& b = emulated::of_turns[group];

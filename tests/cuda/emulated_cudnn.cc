@@ -140,7 +140,7 @@ bool fits(const Bag& operation) {
   return true;
 }
 
-// What cuDNN says of its proposals; nothing of the last. The one with tensor cores rounds factors of f32 to TF32.
+// Notes attached to cuDNN's proposals; the last has none. The one with tensor cores rounds factors of f32 to TF32.
 constexpr std::array<int, 4> kNotesOfProposals{kNondeterministic, kReducedPrecisionSums, kWinograd, kTensorCore};
 constexpr int kProposals = 5, kProposalWithTensorCores = 3;
 

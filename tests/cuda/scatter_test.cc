@@ -169,7 +169,7 @@ TEST_P(ScatterOnGpu, ShortLinesHaveTheSameBitsInEveryBatch) {
   }
 }
 
-// Of a few elements and of many, with several for a place, beyond x or below it.
+// Few elements and many, several per place, above x or below it.
 TEST_P(ScatterOnGpu, ExtremaOfPlaces) {
   for (const auto& [length, places, inner] : {std::tuple{5, 40, 1}, {5, 3, 7}, {16, 10, 1}, {17, 10, 1}, {1, 9, 3}}) {
     const Tensor x = real({30, places, inner}), src = real({30, length, inner}),

@@ -114,6 +114,40 @@ TEST(ChannelNorms, BackwardByHandIsTheBackwardPass) {
   compare(instance_norm(x, w, b), instance_norm_backward(g, x, w));
 }
 
+// The means in the gradient of x are the sums of the weight's and the bias's: with those of the statistics, four.
+TEST(BatchNorm, GradientsShareTwoSums) {
+  const auto x = variable(values({3, 4, 5}, 1)), w = variable(values({4}, 2)), b = variable(values({4}, 3));
+  BackwardOptions options;
+  options.grad = values({3, 4, 5}, 4);
+  const Gradients all = backward(batch_norm(x, {}, {}, w, b, training()).y, options);
+  const std::string text = print_schedule({all[x], all[w], all[b]});
+  std::size_t sums = 0;
+  for (const char* kind : {"row sum", "columns sum", "total sum"}) {
+    for (std::size_t at = 0; (at = text.find(kind, at)) != std::string::npos; ++at) ++sums;
+  }
+  EXPECT_EQ(sums, 4u) << text;
+}
+
+TEST(ChannelNorms, GradientsHaveTheDTypesOfTheirOperands) {
+  const auto of_batch = [](const Many& in) { return batch_norm(in[0], {}, {}, in[1], in[2], training()).y; };
+  const auto of_groups = [](const Many& in) { return group_norm(in[0], 2, in[1], in[2]); };
+  for (const FunctionOfMany& norm : {FunctionOfMany(of_batch), FunctionOfMany(of_groups)}) {
+    const auto gradients = [&](DType of_x, DType of_w) {
+      const Tensor x = variable(cast(values({3, 4, 5}, 1), of_x)), w = variable(cast(values({4}, 2), of_w)),
+                   b = variable(cast(values({4}, 3), of_w));
+      const Gradients all = backward(sum(square(cast(norm({x, w, b}), DType::f64))));
+      for (const Tensor& t : {x, w, b}) EXPECT_EQ(all[t].dtype(), t.dtype());
+      return std::pair{cast(all[x], DType::f64), cast(all[w], DType::f64)};
+    };
+    const auto [dx, dw] = gradients(DType::f64, DType::f64);
+    for (const auto& [of_x, of_w] : {std::pair{DType::f64, DType::f32}, {DType::f32, DType::f64}}) {
+      const auto [near_x, near_w] = gradients(of_x, of_w);
+      expect_close(near_x, dx, 1e-4);
+      expect_close(near_w, dw, 1e-4);
+    }
+  }
+}
+
 TEST(ChannelNorms, HalvesAreComputedWide) {
   for (DType dtype : {DType::f16, DType::bf16}) {
     const Tensor x = cast(values({4, 6, 5, 5}, 1) * 4 + 100, dtype), wide = cast(x, DType::f64);

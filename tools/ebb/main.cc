@@ -56,7 +56,7 @@ void refuse_numbers_beyond_their_types(CLI::App& app) {
   }
 }
 
-// What an option takes, by the name that CLI11 has for its type.
+// Values that an option takes, by the name that CLI11 has for its type.
 std::string_view values_of(const std::string& type) {
   if (type.starts_with("UINT")) return "whole numbers from 0 on";
   if (type.starts_with("INT")) return "whole numbers";
@@ -77,7 +77,7 @@ std::string unreadable_value(const CLI::App& app, const std::string& said) {
              : said;
 }
 
-// What other programs call an option of ours.
+// Names that other programs use for our options.
 constexpr std::pair<std::string_view, std::string_view> kNamesElsewhere[] = {
     {"--learning-rate", "--lr"},         {"--early-stopping", "--patience"},
     {"--hidden-layers", "--hidden"},     {"--hidden-layer-sizes", "--hidden"},

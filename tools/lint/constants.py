@@ -4,7 +4,8 @@
 
 A constant is `constexpr` with a number of its own as its value. Those that are not for tuning are listed in constants.txt:
 numbers of hardware, of formats and of other libraries' interfaces, those that decide the order of a sum, and sizes that a
-loop or a kernel is compiled with. Prints all others and exits with 1 if there are any.
+loop or a kernel is compiled with. Prints all others and exits with 1 if there are any. Also prints how many initialised members
+each model has (docs/design.md, "In numbers").
 """
 import fnmatch
 import pathlib
@@ -15,6 +16,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = ["src/cpu/gemm", "src/cpu/window", "src/cpu/sweep", "src/cpu/fused", "src/cuda", "src/schedule"]
 MODELS = {"src/cpu/model/cpu_model.h", "src/cuda/plan/gpu_model.h", "src/schedule/schedule_model.h",
           "src/schedule/strip_model.h", "src/schedule/strip_model.cc"}
+STRUCTS = {"GpuModel": "src/cuda/plan/gpu_model.h", "CpuModel": "src/cpu/model/cpu_model.h",
+           "ScheduleModel": "src/schedule/schedule_model.h", "StripModel": "src/schedule/strip_model.h"}
 LISTED = pathlib.Path(__file__).with_name("constants.txt")
 DECLARATION = re.compile(r"^\s*(?:inline |static )*constexpr (?:std::)?(?:u?int\d*(?:_t)?|[ui]\d+|size_t|float|double|f32|f64|auto)"
                          r" (k[A-Z]\w* = [^;]*);", re.MULTILINE)
@@ -27,6 +30,13 @@ def constants(path):
         for name, value in NAME.findall(declaration.group(1)):
             if re.search(r"(?<![\w.])\d", value):
                 yield name
+
+
+def members(struct):
+    """How many initialised members it has."""
+    text = re.sub(r"//[^\n]*", "", (ROOT / STRUCTS[struct]).read_text())
+    text = text[text.index(f"struct {struct} {{"):]
+    return len(re.findall(r"\b\w+(?:\[\w*\])* = ", text[:text.index("\n};")]))
 
 
 def listed():
@@ -61,7 +71,8 @@ def main():
         print(f"{line} belongs in a model (see CONTRIBUTING.md), or in tools/lint/constants.txt with its reason")
     for pattern, names in unused:
         print(f"tools/lint/constants.txt: there is no {names} in {pattern}")
-    print(f"{count} constants outside of the models, {len(outside)} of them for tuning")
+    print(f"{count} constants outside of the models, {len(outside)} of them for tuning; in the models: "
+          + ", ".join(f"{struct} {members(struct)}" for struct in STRUCTS))
     return 1 if outside or unused else 0
 
 

@@ -21,7 +21,7 @@ class Tokenizer {
   const std::string& json() const;
 
   std::int64_t tokens() const;  // all are below this number
-  // What the tokenizer puts before and behind a text, such as <|begin_of_text|>, is left out unless asked for.
+  // Tokens that the tokenizer adds around a text, such as <|begin_of_text|>, are left out unless asked for.
   std::vector<std::int64_t> encode(std::string_view text, bool special_tokens = false) const;
   // The bytes of tokens; a character may be divided between two. Special tokens are left out unless asked for.
   std::string decode(const std::vector<std::int64_t>& tokens, bool special_tokens = false) const;

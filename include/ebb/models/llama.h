@@ -121,8 +121,8 @@ struct Llama {
   bool fp8 = false;                           // set_fp8()
   explicit Llama(const LlamaConfig& config);  // first values from the calling thread's random numbers
 
-  // What the head is applied to, [B, T, width], for tokens [B, T]. Positions [B, T] are those of packed rows: each 0
-  // begins another sequence, and attention stays inside each. Unless given a row is one sequence.
+  // The hidden states that the head is applied to, [B, T, width], for tokens [B, T]. Positions [B, T] describe packed
+  // rows: each 0 begins another sequence, and attention stays inside each. Without them a row is one sequence.
   Tensor operator()(const Tensor& tokens, const Tensor& positions = {}) const;
   // Whether the products of feed-forward networks and of the head in the loss are those of fp8_linear (ebb/ops/fp8.h).
   void set_fp8(bool on);

@@ -126,7 +126,7 @@ HWY_INLINE void add_step(const T* HWY_RESTRICT a, const Apart& apart, const T* H
   }
 }
 
-// What a tile prefetches. All at once at its start would hold up its own first loads; so a tile with registers to
+// Prefetches of a tile. All at once at its start would delay its own first loads; so a tile with registers to
 // spare, because A is packed, prefetches along with its steps, in kTileRows parts. Measured on Cascade Lake: 3 to 4 %
 // of [128, 784]·[784, 1024] and of 1024³; where rows of A are read in place, it loses 1 to 4 %.
 constexpr bool spreads(Reads r) { return kRowsStay && !rows_apart(r); }

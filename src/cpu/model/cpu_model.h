@@ -5,7 +5,7 @@
 
 namespace ebb::cpu {
 
-// What plans on the CPU depend on besides shapes: the machine, and every tuning constant with its measurement. "Chosen,
+// Inputs of plans on the CPU besides shapes: the machine, and every tuning constant with its measurement. "Chosen,
 // not measured" means that no figure is known. None of them changes a bit of a result unless stated; those that do are
 // the same on all machines, so that results depend on shapes alone.
 //
@@ -147,8 +147,8 @@ struct CpuModel {
   std::size_t sweep_tile_bytes = 16 << 10;
   // Sums over rows that all threads add instead of one: partial sums × columns (chosen, not measured).
   std::int64_t sweep_shared_sums = 4096;
-  // What a special function of an element costs, in bytes of memory traffic: sweeps compute values again that would cost
-  // more to write and to read (schedule/recompute.h). So much that none with such a function is (chosen).
+  // Cost of a special function of an element, in bytes of memory traffic: sweeps recompute values that would cost more
+  // to write and to read (schedule/recompute.h). High enough that values with such a function are kept (chosen).
   int function_bytes = 256;
   // Elements of a row whose stages share a tile, and from which on loops run over one row of it at a time: row values
   // are then single numbers, and sums are part of a loop. On a Cascade Lake, ns per element with such loops and with

@@ -42,9 +42,9 @@ GridSides<T> sides_of(const GridSampleCall& call, const Shape& image) {
 
 // Numbers [first, first + count) of a row: in place, or converted into `room`.
 template <class T>
-class Rows {
+class RowReader {
  public:
-  explicit Rows(const View& v)
+  explicit RowReader(const View& v)
       : v_(v),
         in_place_(v.dtype == dtype_of_type<T>::value && (v.strides[2] == 1 || v.shape[2] == 1)),
         load_(tile_kernels().load(v.dtype, kReg)) {}
@@ -99,7 +99,7 @@ class Points {
         axes_(image.rank() - 2),
         taps_(options_as<GridSampleCall>(call.attrs).taps),
         kernels_(grid_kernels<T>(axes_, taps_)),
-        load_(tile_kernels().load(grid.dtype, Rows<T>::kReg)) {}
+        load_(tile_kernels().load(grid.dtype, RowReader<T>::kReg)) {}
 
   const GridKernels<T>& kernels() const { return kernels_; }
   std::int64_t count() const { return grid_.shape[1]; }
@@ -158,7 +158,7 @@ void sample(const LibraryCall& call) {
   const std::int64_t part = ceil_div(cpu_model().pool_elements, together * kGridBlock) * kGridBlock;
   const std::int64_t parts = ceil_div(count, part);
   const bool in_place = y.dtype == dtype_of_type<T>::value;
-  const StoreFn store = tile_kernels().store(Rows<T>::kReg, y.dtype);
+  const StoreFn store = tile_kernels().store(RowReader<T>::kReg, y.dtype);
   parallel_for(x.shape[0] * groups * parts, [&](std::int64_t task) {
     const std::int64_t image = task / parts / groups, first_channel = task / parts % groups * together;
     const std::int64_t begin = task % parts * part, end = std::min(count, begin + part);
@@ -179,7 +179,7 @@ template <class T>
 void add_to_image(const LibraryCall& call) {
   const View &y = call.inputs[0], &x = call.outputs[0];
   const Points<T> points(call, call.inputs[1], x.shape);
-  const Rows<T> rows(y);
+  const RowReader<T> rows(y);
   const std::int64_t channels = x.shape[1], size = plane_size(x.shape), count = points.count();
   // Enough tasks for all threads: each of them finds the taps again.
   const std::int64_t wanted = ceil_div(cpu_model().tasks_per_thread * num_threads(), x.shape[0]);
@@ -187,7 +187,7 @@ void add_to_image(const LibraryCall& call) {
   const std::int64_t together = std::min(channels, std::max(least, ceil_div(channels, wanted)));
   const std::int64_t groups = ceil_div(channels, together);
   const bool in_place = x.dtype == dtype_of_type<T>::value;
-  const StoreFn store = tile_kernels().store(Rows<T>::kReg, x.dtype);
+  const StoreFn store = tile_kernels().store(RowReader<T>::kReg, x.dtype);
   parallel_for(x.shape[0] * groups, [&](std::int64_t task) {
     const std::int64_t image = task / groups, begin = task % groups * together;
     const std::int64_t some = std::min(channels - begin, together), elements = some * size;
@@ -212,13 +212,13 @@ void differentiate_grid(const LibraryCall& call) {
   BufferPtr keep;
   const T* const planes = static_cast<const T*>(planes_of<T>(x, keep, label_of(call)).data);
   const Points<T> points(call, call.inputs[2], x.shape);
-  const Rows<T> rows(y);
+  const RowReader<T> rows(y);
   const std::int64_t channels = x.shape[1], size = plane_size(x.shape), count = points.count();
   const std::int64_t axes = points.axes();
   const std::int64_t part =
       ceil_div(cpu_model().pool_elements, std::max<std::int64_t>(1, channels) * kGridBlock) * kGridBlock;
   const std::int64_t parts = ceil_div(count, part);
-  const StoreFn store = tile_kernels().store(Rows<T>::kReg, out.dtype);
+  const StoreFn store = tile_kernels().store(RowReader<T>::kReg, out.dtype);
   parallel_for(x.shape[0] * parts, [&](std::int64_t task) {
     const std::int64_t image = task / parts, begin = task % parts * part, end = std::min(count, begin + part);
     auto room = points.room();

@@ -51,7 +51,7 @@ EBB f32 sum_of_lanes(f32 x) {
   for (int other = kLanes / 2; other > 0; other /= 2) x += __shfl_xor_sync(0xffffffffu, x, other);
   return x;
 }
-// Of all heads of q, and of those of k and v.
+// The matrix of one head of q (groups = 1), or of the k or v that `groups` heads share.
 EBB T* matrix_of(const AttentionMatrix& m, const Args& a, int batch, int groups = 1) {
   const int heads = (int)a.heads / groups;
   return (T*)m.data + batch / heads * m.outer + batch % heads * m.inner;
@@ -177,7 +177,7 @@ EBB void write(T* to, i64 row_stride, const f32 (&c)[kRows][padded / kLanes], f3
   write<width, padded>(to, row_stride, c, factors, live);
 }
 
-// What a row sees, of an outer batch and a head.
+// The columns that rows of one head may attend to.
 struct Sight {
   const i32* documents;  // of the outer batch
   const f32* mask;
@@ -209,7 +209,7 @@ struct Sight {
     return kMasked ? s + mask[row * mask_row + column * mask_column] : s;
   }
 };
-// Of a block that has rows: those that see most columns come first, what is left at the end is short.
+// The rows of a block. Rows that see the most columns come first, so that the last blocks to run are short.
 struct RowBlock {
   int batch, first, live, begin, end;
   __device__ __forceinline__ explicit RowBlock(const Args& a)

@@ -33,7 +33,7 @@ struct Best {
   }
 };
 
-// Of elements first, first + stride, ... of a line.
+// The best of the elements first, first + stride, ... of a line.
 EBB Best best_of(const BestArgs& a, const T* x, i64 first, i64 end, int stride) {
   constexpr int kLoads = 4;  // in flight
   Best best{first < end ? load(x[first * a.step]) : (A)0, first < end ? first : -1};

@@ -11,7 +11,7 @@ namespace ebb::cuda {
 constexpr int kEach = 8;
 #endif
 
-// Of window or element number i: which one, and the first of its channels.
+// The position of window or element number i, and the first of its channels.
 struct Channels {
   Window at;
   i64 first;

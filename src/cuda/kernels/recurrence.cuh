@@ -23,7 +23,7 @@ constexpr int kPiece = kCarryEach * kLineThreads, kWarps = kLineThreads / 32;
 
 EBB T narrow(f64 x) { return store(kHalf ? (A)to_odd(x) : (A)x); }
 
-// What neighbours do to the carry that comes to them.
+// The effect of neighbouring elements on an incoming carry: sum + factor · carry.
 struct Carry {
   f64 sum, factor;
 };
@@ -171,7 +171,7 @@ extern "C" __global__ void __launch_bounds__(kLineThreads) results_of_pieces(con
   }
 }
 
-// What each piece does becomes the carry that comes to it.
+// Replaces the effect of each piece by its incoming carry.
 extern "C" __global__ void __launch_bounds__(kLineThreads) add_carries(const Args a) {
   __shared__ f64 totals[2][kWarps], carried;
   for (i64 line = blockIdx.x; line < a.g.n; line += gridDim.x) {

@@ -36,7 +36,7 @@ EBB S total_at(const Args& a, i64 at, S nothing) {
   return from_bits(nothing, high << 32 | (u32)low);
 }
 
-// Of all threads' numbers, in the order of a butterfly and then of warps. `warps`: read until the next barrier.
+// Combines all threads' numbers, within a warp by butterfly, then warps in order. `warps`: read until the next barrier.
 EBB S total_of_block(S x, u64* warps) {
 #pragma unroll
   for (int distance = 1; distance < 32; distance *= 2) x = next(x, other_lane(x, distance));
@@ -48,7 +48,7 @@ EBB S total_of_block(S x, u64* warps) {
   return total;
 }
 
-// What comes before a piece of a line; its own total is left for those behind it.
+// Returns the total of all earlier pieces of the line, and publishes this piece's own for the later ones.
 EBB S before_piece(const Args& a, i64 line, i64 piece, S own, u64* warps) {
   const i64 first = line * a.pieces;
   const S nothing = (S)a.start;

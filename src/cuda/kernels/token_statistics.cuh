@@ -18,7 +18,7 @@ EBB f32 over_four(f32 x) {
   return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }
 
-// Of its two rows that is `h`. Columns that do not exist are −∞.
+// Finishes the thread's row `h` of two. Columns that do not exist are −∞.
 template <int h>
 EBB void finish_row(const f32 (&d)[kColumns / 8][4], const TokenStatisticsArgs& a, int row, int tile) {
   const int lane = threadIdx.x & 31, first = 2 * (lane & 3), rows = (int)a.product.rows;

@@ -129,13 +129,13 @@ class LinearCrossEntropy {
       run_units();
     } else {
       for (std::int64_t first = 0; first < rows_; first += chunk_) {
-        const Rows chunk = rows_from(first, std::min(chunk_, rows_ - first));
+        const RowsOfChunk chunk = rows_from(first, std::min(chunk_, rows_ - first));
         take(x_, x_block_, chunk, false);
         if (scaled_) {
           make_scaled(chunk);
         } else {
           for (std::int64_t at = 0; at < chunk.count; at += part_) {
-            Rows part = rows_from(first + at, std::min(part_, chunk.count - at));
+            RowsOfChunk part = rows_from(first + at, std::min(part_, chunk.count - at));
             part.at = at;
             make_logits(part);
             finish(part, true, o_.gradients(), cotangent_, false);
@@ -151,11 +151,11 @@ class LinearCrossEntropy {
   static constexpr const char* kName = "linear_cross_entropy";
 
   // Rows of the chunk: positions [begin, begin + count), laid out as ChunkRows says.
-  struct Rows : ChunkRows {
+  struct RowsOfChunk : ChunkRows {
     std::int64_t count;
     std::int64_t at = 0;  // of a part, its first row in the chunk
   };
-  Rows rows_from(std::int64_t first, std::int64_t count) const {
+  RowsOfChunk rows_from(std::int64_t first, std::int64_t count) const {
     return {{.first = 0, .begin = first, .per_side = rows_, .side = 0}, count};
   }
 
@@ -211,7 +211,7 @@ class LinearCrossEntropy {
 
   void clear(const View& v) { gpu_.clear(v.data, static_cast<std::size_t>(v.shape.numel()) * size_of(v.dtype)); }
 
-  void take(const View& whole, const View& block, const Rows& rows, bool put) {
+  void take(const View& whole, const View& block, const RowsOfChunk& rows, bool put) {
     const auto each = static_cast<std::int64_t>(16 / size_of(dtype_));  // at a time, where contiguous
     const bool wide =
         whole.strides[1] == 1 && width_ % each == 0 && given_ % each == 0 && whole.strides[0] % each == 0 &&
@@ -240,7 +240,7 @@ class LinearCrossEntropy {
     return v;
   }
 
-  void make_logits(const Rows& rows) {
+  void make_logits(const RowsOfChunk& rows) {
     multiply_floats(gpu_, part_of(x_block_, 0, rows.at, rows.count), transposed(head_), rows_of(logits_, rows.count));
   }
 
@@ -265,7 +265,7 @@ class LinearCrossEntropy {
     return can_make_exponentials(gpu_, p);
   }
   // Losses, and the inputs of add_gradients: exponentials, rows of x and their factors.
-  void make_scaled(const Rows& rows) {
+  void make_scaled(const RowsOfChunk& rows) {
     const View& weight = small(weight_, 1);
     const auto numbers = [&](std::int64_t which) { return reinterpret_cast<f32*>(row_number(which)); };
     const ScaledRowsArgs args{.e = elements<u16>(logits_),
@@ -298,7 +298,7 @@ class LinearCrossEntropy {
     if (!gpu_.model().each_row_anew) make_exponentials(gpu_, exponentials(rows.count));
     launch_blocks(gpu_, source, "scaled_rows", rows.count, args);
   }
-  void put_scaled(const Rows& rows) {
+  void put_scaled(const RowsOfChunk& rows) {
     launch_elements(gpu_, {texts::put_scaled}, "put_scaled", rows.count * width_,
                     PutScaledArgs{.dx = elements<u16>(dx_),
                                   .block = elements<f32>(wide_dx_),
@@ -311,7 +311,7 @@ class LinearCrossEntropy {
                                   .rows = rows});
   }
 
-  void finish(const Rows& rows, bool look, bool differentiate, const View& cotangent, bool by_chunk) {
+  void finish(const RowsOfChunk& rows, bool look, bool differentiate, const View& cotangent, bool by_chunk) {
     if (usual_) return finish_usual(rows, look, differentiate, cotangent, by_chunk);
     const bool same = narrow_.data == logits_.data;
     const View narrow = part_of(narrow_, 0, rows.at, rows.count);
@@ -354,7 +354,7 @@ class LinearCrossEntropy {
                                                .first = !std::exchange(bias_begun_, true)});
   }
 
-  void finish_usual(const Rows& rows, bool look, bool differentiate, const View& cotangent, bool by_chunk) {
+  void finish_usual(const RowsOfChunk& rows, bool look, bool differentiate, const View& cotangent, bool by_chunk) {
     const KernelSource source{
         (logits_.dtype == DType::f32 ? "typedef f32 L;\n" : "typedef u16 L;\n") + std::string(texts::usual_rows), false,
         true};
@@ -425,7 +425,7 @@ class LinearCrossEntropy {
     return wide_small_[which];
   }
 
-  void add_gradients(const Rows& rows) {
+  void add_gradients(const RowsOfChunk& rows) {
     const bool first = !std::exchange(begun_, true);
     const View dz = rows_of(narrow_, rows.count);
     if (o_.input_gradient && scaled_) {
@@ -457,8 +457,9 @@ class LinearCrossEntropy {
     for (std::int64_t u = 0; u < units_->units; u += together) {
       const std::int64_t n = std::min(together, units_->units - u), all = n * unit_rows();
       const auto chunk = [&](std::int64_t begin) {
-        return Rows{{.first = u * tokens, .begin = begin, .per_side = n * tokens, .side = units_->units * tokens},
-                    std::min(chunk_, all - begin)};
+        return RowsOfChunk{
+            {.first = u * tokens, .begin = begin, .per_side = n * tokens, .side = units_->units * tokens},
+            std::min(chunk_, all - begin)};
       };
       for (std::int64_t begin = 0; begin < all; begin += chunk_) {
         take(x_, x_block_, chunk(begin), false);

@@ -49,7 +49,7 @@ EBB_ARGS(4, PointersArgs);
 
 constexpr int kFinishRows = 64;  // of a block of finish_cholesky (chosen, not measured)
 
-// What cuSOLVER left: triangles by rows, or factors by columns, and a verdict per matrix.
+// cuSOLVER's results: triangles by rows, or factors by columns, and a status per matrix.
 template <class T, class A>
 struct FinishCholeskyArgs {
   const A* work;

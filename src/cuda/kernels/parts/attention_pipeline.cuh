@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the three kernels of attention by warpgroups share. A block has a warpgroup that copies (the producer) and
+// Shared by the three kernels of attention by warpgroups. A block has a warpgroup that copies (the producer) and
 // others that multiply (consumers), 64 of the block's own rows each. Blocks stay and take tile after tile: `own` rows
 // of one head, which they hold, and of other matrices `step` rows at a time, which come through rings in shared memory.
 // A consumer waits for a stage to be full and says when it is empty; consumers do not wait for each other, so that one

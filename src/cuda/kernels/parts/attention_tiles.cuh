@@ -27,7 +27,7 @@ EBB int place(int row, int piece) {
 }
 constexpr int kOwnD = kOwn * stride_of(kD), kOwnE = kOwn * stride_of(kE);
 constexpr int kStepD = kStep * stride_of(kD), kStepE = kStep * stride_of(kE), kStepBoth = kStepD + kStepE;
-// Of all heads of q, and of those of k and v.
+// The matrix of one head of q (groups = 1), or of the k or v that `groups` heads share.
 EBB u16* matrix_of(const AttentionMatrix& m, const FusedAttentionArgs& a, int batch, int groups = 1) {
   const int heads = (int)a.heads / groups;
   return m.data + batch / heads * m.outer + batch % heads * m.inner;

@@ -44,7 +44,7 @@ EBB S scan_lanes(S all, u64* totals) {
   __syncthreads();
   return left;
 }
-// What comes before a thread of the block, from what comes before the block.
+// The total before this thread's elements, from the total before the block.
 EBB S before_thread(S before, S left, const u64* totals) {
   for (int w = 0; w < (int)(threadIdx.x >> 5); ++w) before = next(before, from_bits(before, totals[w]));
   return threadIdx.x & 31 ? next(before, left) : before;
