@@ -30,7 +30,8 @@ LEVELS = [
     {""},
     # ebb.torch, which takes PyTorch and is imported by nobody.
     {"torch._stream", "torch._causal_calls"},
-    {"torch._exchange", "torch._functions", "torch._deferred"},
+    {"torch._exchange", "torch._deferred"},
+    {"torch._functions"},
     {"torch._func", "torch._token_statistics"},
     {"torch._eager", "torch._parallel"},
     {"torch._compiled"},

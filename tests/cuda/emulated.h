@@ -19,7 +19,9 @@
 // A text's shared memory lies in a section of its own, which is poisoned before a block begins.
 #define __shared__ static __attribute__((section(EBB_SHARED_SECTION)))
 
-// As in CUDA, and in C++'s <cmath>: the functions of a double are overloaded for a float.
+// As in CUDA, and in C++'s <cmath>: the functions of a double are overloaded for a float. A compiler whose folders of
+// headers come from the environment finds C++'s math.h after all, which has them.
+#ifndef _GLIBCXX_CMATH
 #define EBB_OF_FLOAT(name) \
   inline float name(float x) { return name##f(x); }
 #define EBB_OF_FLOATS(name) \
@@ -50,6 +52,7 @@ EBB_OF_FLOATS(fmin)
 EBB_OF_FLOATS(fmax)
 EBB_OF_FLOATS(copysign)
 inline float fma(float x, float y, float z) { return fmaf(x, y, z); }
+#endif
 
 struct Index {
   unsigned x, y, z;

@@ -280,8 +280,8 @@ TEST(LinearCrossEntropy, MemoryIsBoundedByTheChunk) {
     }
     const std::size_t peak = memory_stats().peak - live;
     EXPECT_LE(peak, gradients + logits + sum + small_change) << s.classes << " classes";
-    if (s.chunk) {
-      EXPECT_LT(peak, all_logits);
+    if (s.chunk) {  // on a GPU the head's gradient is summed in f32 whatever its size
+      EXPECT_LT(peak, all_logits + (testing::on_gpu() ? sum : 0));
     }
     // The value alone needs no gradients.
     reset_peak_memory();

@@ -177,7 +177,7 @@ def _spread(dim, unbiased, correction):
     """(axes, correction): torch.var_mean(x, False) means unbiased."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
-    correction = int(unbiased) if unbiased is not None else correction
+    correction = int(bool(unbiased)) if unbiased is not None else correction
     return dim, 1 if correction is None else correction
 
 

@@ -101,11 +101,9 @@ struct GpuModel {
   // four columns: with eight, the gradient of a batch norm took 177 registers, one block fitted a multiprocessor and
   // the sweep moved 1.9 TB/s, the mean of the same images, with 76 registers and three blocks, 4.1.
   int rows_in_flight = 8, rows_in_flight_of_functions = 2, blocks_of_columns = 3;
-  // The same of fewer than `odd_columns` columns: threads, each of which has few bytes of a row, so that with 16 rows
-  // of two bytes 32 KiB per multiprocessor are in flight; groups from which on 256 chains add them (chosen. With 8,192
-  // threads, 26,690,047 rows of five bf16 took 2.5 ms, PyTorch 0.15).
+  // The same of fewer than `odd_columns` columns: threads, each of which has few bytes of a row; groups from which on 256
+  // chains add them (chosen. With 8,192 threads, 26,690,047 rows of five bf16 took 2.5 ms, PyTorch 0.15).
   std::int64_t narrow_column_threads = 1 << 17, groups_of_many_chains = 4096;
-  int narrow_rows_in_flight = 16;
   std::int64_t column_bytes_in_flight = 128, many_column_sums = 2;
   // An operand counts as one of a sweep's arrays from this share of its elements on (chosen, not measured).
   std::int64_t worth_counting = 64;

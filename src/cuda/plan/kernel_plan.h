@@ -182,8 +182,7 @@ struct KernelPlan {
   std::int64_t groups = 0, group_rows = 1;
   int row_unroll = 0;  // columns, down_rows: rows whose loads are in flight
   int together = 1;    // elements, one at a time: those of a thread, all of which are loaded before the first is stored
-  std::int64_t chunk_rows = kChunkRows;  // columns: added before they continue in f64
-  // columns: the rows of a group are `row_step` apart, and so many groups share a band of neighbouring rows.
+  // columns: the chunks of a group are `row_step` chunks apart, and so many groups share a band of neighbouring rows.
   // down_rows: a thread takes every `row_step`th of `thread_rows` rows; `strips` threads, side by side in a band of
   // row_step rows, share the rows of a leaf. The rows are those of the walk, not of the program.
   std::int64_t row_step = 1, thread_rows = 1, strips = 0;

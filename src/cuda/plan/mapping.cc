@@ -217,16 +217,15 @@ void divide_rows(const GpuModel& model, KernelPlan& plan, std::int64_t rows, std
 }
 
 // Few columns: with a thread per column and group of neighbouring rows, a warp would read a few bytes here and a few
-// there, and there would be few threads. So the threads of a block take neighbouring rows, each every row_step-th, and
-// there are as many groups as that needs.
+// there, and there would be few threads. So the threads of a block take neighbouring chunks of rows, each every
+// row_step-th, and there are as many groups as that needs. Chunks are added as in any other sum of columns.
 void share_rows(const GpuModel& model, KernelPlan& plan, std::int64_t rows, std::int64_t columns) {
-  const std::int64_t leaves = ceil_div(columns, plan.width);
-  plan.chunk_rows = kLongChunkRows;
-  plan.row_step = static_cast<std::int64_t>(std::bit_ceil(
-      static_cast<std::uint64_t>(std::clamp<std::int64_t>(ceil_div(rows, kChunkRows), 1, ceil_div(kThreads, leaves)))));
+  const std::int64_t leaves = ceil_div(columns, plan.width), chunks = ceil_div(rows, kChunkRows);
+  plan.row_step = static_cast<std::int64_t>(
+      std::bit_ceil(static_cast<std::uint64_t>(std::clamp<std::int64_t>(chunks, 1, ceil_div(kThreads, leaves)))));
   const std::int64_t most = std::max<std::int64_t>(1, model.narrow_column_threads / leaves / plan.row_step);
-  const std::int64_t bands = std::clamp<std::int64_t>(ceil_div(rows, plan.row_step * kChunkRows), 1, most);
-  plan.group_rows = std::max<std::int64_t>(1, ceil_div(rows, bands * plan.row_step));
+  const std::int64_t bands = std::clamp<std::int64_t>(ceil_div(chunks, plan.row_step), 1, most);
+  plan.group_rows = std::max<std::int64_t>(1, ceil_div(chunks, bands * plan.row_step)) * kChunkRows;
   plan.groups = ceil_div(rows, plan.row_step * plan.group_rows) * plan.row_step;
 }
 

@@ -145,8 +145,7 @@ void choose_unrolling(const Program& p, const GpuModel& model, KernelPlan& plan)
       }
       const auto rows =
           static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(model.column_bytes_in_flight / bytes) | 1));
-      const int most = plan.row_step > 1 ? model.narrow_rows_in_flight : model.rows_in_flight;
-      plan.row_unroll = std::clamp(rows, 1, functions ? model.rows_in_flight_of_functions : most);
+      plan.row_unroll = std::clamp(rows, 1, functions ? model.rows_in_flight_of_functions : model.rows_in_flight);
       plan.launch.min_blocks = model.blocks_of_columns;
     } else {
       pass.unroll = unrolled_leaves(model, pass.instructions);

@@ -35,10 +35,10 @@ Printer::Kernel Printer::columns_kernel() const {
   const std::string step = apart ? number("row_step", plan_.row_step) : "";
   if (apart) {
     in += fmt::format(
-        "const i64 band = quotient(group, {0}), band_first = band * {0} * a.group_rows;\n"
-        "const i64 group_first = band_first + group - band * {0}, band_rows = {0} * a.group_rows;\n"
+        "const i64 band = quotient(group, {0}), band_rows = {0} * a.group_rows, band_first = band * band_rows;\n"
+        "const i64 group_first = band_first + (group - band * {0}) * {1};\n"
         "const i64 group_end = band_first + band_rows < a.rows ? band_first + band_rows : a.rows;\n",
-        step);
+        step, kChunkRows);
   } else {
     in += "const i64 group_first = group * a.group_rows;\n";
     in += "const i64 group_end = group_first + a.group_rows < a.rows ? group_first + a.group_rows : a.rows;\n";
@@ -51,16 +51,15 @@ Printer::Kernel Printer::columns_kernel() const {
   for (const std::int32_t v : plan_.column_sums)
     chunk += fmt::format("{0} chunk{1}[{2}];\n#pragma unroll\nfor (int j = 0; j < {2}; ++j) chunk{1}[j] = {3};\n",
                          element_type(v), v, width, nothing(v));
-  const std::string chunk_rows = fmt::format("{}{}", plan_.chunk_rows, apart ? " * " + step : "");
-  chunk += fmt::format("const i64 end = begin + {0} < group_end ? begin + {0} : group_end;\n", chunk_rows);
-  chunk += fmt::format("#pragma unroll {}\nfor (i64 row = begin; row < end; {}) {{\n", plan_.row_unroll,
-                       apart ? "row += " + step : "++row") +
+  chunk += fmt::format("const i64 end = begin + {0} < group_end ? begin + {0} : group_end;\n", kChunkRows);
+  chunk += fmt::format("#pragma unroll {}\nfor (i64 row = begin; row < end; ++row) {{\n", plan_.row_unroll) +
            indented(coordinates(plan_.rows) + row_values + body, "  ") + "}\n";
   for (const std::int32_t v : plan_.column_sums)
     chunk +=
         fmt::format("#pragma unroll\nfor (int j = 0; j < {0}; ++j) sum{1}[j] = {2}::of(sum{1}[j], ({3})chunk{1}[j]);\n",
                     width, v, reduction_text(instr(v).op), wide_text(instr(v).type));
-  in += fmt::format("for (i64 begin = group_first; begin < group_end; begin += {}) {{\n", chunk_rows) +
+  in += fmt::format("for (i64 begin = group_first; begin < group_end; begin += {}{}) {{\n", kChunkRows,
+                    apart ? " * " + step : "") +
         indented(chunk, "  ") + "}\n";
   for (const std::int32_t v : plan_.column_sums)
     in += fmt::format(
