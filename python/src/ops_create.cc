@@ -89,7 +89,7 @@ bool holds_arrays(nb::handle data) {
     if (!first.is_valid()) throw nb::python_error();
   }
   if (const Tensor* t = tensor_in(first)) return t->rank() > 0;
-  return nb::hasattr(first, "__array__") && nb::hasattr(first, "shape") && nb::len(first.attr("shape")) > 0;
+  return nb::hasattr(first, "__array__") && nb::hasattr(first, "shape") && nb::len(nb::object(first.attr("shape"))) > 0;
 }
 
 Tensor make_tensor(nb::handle data, std::optional<DType> dtype, bool requires_grad) {
