@@ -224,7 +224,7 @@ void run_arg(const LibraryCall& call, Gpu& gpu) {
   } else {
     launch_elements(gpu, source, "best_of_strips", count * args.pieces, args);
   }
-  if (args.pieces > 1) launch_elements(gpu, source, "best_of_best", 32 * count, args);
+  if (args.pieces > 1) launch_blocks(gpu, source, "best_of_best", count, args);
 }
 
 namespace {
