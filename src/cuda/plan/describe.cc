@@ -113,6 +113,7 @@ std::string describe(const KernelPlan& plan) {
   if (launch.shared > 0) text += fmt::format(", {} bytes of shared memory", launch.shared);
   if (plan.finishes)
     text += fmt::format(", finished by {} thread{}", launch.finish_threads, plan.finish.columns ? "s per block" : "s");
+  if (plan.whole_columns) text += ", whole columns";
   if (plan.joinable) text += ", joinable";
   return text;
 }

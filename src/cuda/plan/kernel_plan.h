@@ -219,6 +219,8 @@ struct KernelPlan {
   LaunchPlan launch;
   bool joinable = false;  // one launch may run several sweeps of this text
   bool finishes = false;  // there is a kernel `finish`
+  // A thread adds all rows of its columns, and computes what follows from their sums itself.
+  bool whole_columns = false;
   FinishPlan finish;
   WorkspacePlan workspace;
 

@@ -66,7 +66,7 @@ void choose_launch(const Program& p, const GpuModel& model, KernelPlan& plan) {
       }
     }
   }
-  if (!plan.column_sums.empty()) {
+  if (!plan.column_sums.empty() && !plan.whole_columns) {
     work.sums = words;
     words += static_cast<std::int64_t>(plan.column_sums.size()) * plan.groups * p.columns();
   }

@@ -147,6 +147,10 @@ void choose_passes(const Program& p, const GpuModel&, KernelPlan& plan) {
     plan.finishes |= in_epilogue(p, i);
     plan.finish.columns |= i.level == Level::column;
   }
+  const bool of_columns_alone = std::all_of(
+      p.instrs.begin(), p.instrs.end(), [&](const Instr& i) { return !in_epilogue(p, i) || i.level == Level::column; });
+  plan.whole_columns = plan.mapping == Mapping::columns && plan.groups == 1 && of_columns_alone;
+  plan.finishes &= !plan.whole_columns;
   if (plan.without_rows()) {
     plan.passes.push_back(pass_of_elements(p, plan));
   } else if (plan.mapping == Mapping::columns) {

@@ -99,6 +99,7 @@ class Printer {
   Kernel rows_kernel() const;
   Kernel columns_kernel() const;
   Kernel finish_kernel() const;
+  std::string of_column(const std::string& index) const;
   std::string bounds() const;
   std::string counter_begins() const;
   std::string sums_begin() const;
