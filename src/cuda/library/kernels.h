@@ -93,6 +93,7 @@ void run_max_pool_index(const LibraryCall& call, Gpu& gpu);
 void run_window_sum(const LibraryCall& call, Gpu& gpu);
 void run_window_spread(const LibraryCall& call, Gpu& gpu);
 void run_weighted_gather(const LibraryCall& call, Gpu& gpu, RunMark& mark);
+void run_banded(const LibraryCall& call, Gpu& gpu);  // such a call with BandedCall
 void run_weighted_scatter(const LibraryCall& call, Gpu& gpu, RunMark& mark);
 void run_gather_dot(const LibraryCall& call, Gpu& gpu, RunMark& mark);
 void run_grid_sample(const LibraryCall& call, Gpu& gpu);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "calls/banded.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/kernels.h"
 
@@ -43,6 +44,7 @@ struct WeightedTask {
 }  // namespace
 
 void run_weighted_gather(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
+  if (is_banded(call.attrs)) return run_banded(call, gpu);
   BufferPtr kept_x, kept_index, kept_weight;
   const View x = packed(gpu, call.inputs[0], kept_x, kWeightedName),
              index = packed(gpu, call.inputs[1], kept_index, kWeightedName);
