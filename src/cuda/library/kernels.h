@@ -79,10 +79,6 @@ bool run_fused_attention_gradient(const LibraryCall& call, Gpu& gpu);
 // out (i64): the order of integers from 0 to `most` along the axis; stable. `sorted`: the keys in it, if requested.
 void argsort_keys(Gpu& gpu, const View& keys, int axis, std::int64_t most, const View& out, void* sorted = nullptr);
 
-// weighted_scatter (y, index, weight) -> x, see ops/index_nodes.h; all dense.
-void scatter_weighted(Gpu& gpu, const View& y, const View& index, const View& weight, const View& x,
-                      const Complaints& complaints);
-
 // data *= factor, one number of any floating dtype; data is dense. A factor of 1 leaves data unread.
 void scale_elements(Gpu& gpu, const View& data, const View& factor);
 
