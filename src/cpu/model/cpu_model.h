@@ -124,9 +124,6 @@ struct CpuModel {
   double conv_weight_task_flops = 4e6;
   std::int64_t pool_elements = 1 << 15;  // of a task
   std::int64_t grid_channels = 64;       // of a task of grid_sample, which finds its taps once; chosen, not measured
-  // Terms from which on a row of a banded matrix is multiplied as one dot product, instead of several rows side by side
-  // (chosen, not measured). Decides bits.
-  std::int64_t band_dot_taps = 16;
   // Distances: rows and panels of 64 columns of a task, and runs of 256 columns that a task of a gradient takes at a
   // time (chosen, not measured).
   std::int64_t distance_rows = 16, distance_panels = 16, distance_runs = 4;

@@ -21,6 +21,8 @@ namespace ebb::cpu {
 namespace {
 
 constexpr std::int64_t kTableLanes = 16;  // of the widest vectors
+// Terms from which on a row is one dot product, instead of several rows side by side: an order of sums.
+constexpr std::int64_t kDotTaps = 16;
 
 // A matrix that is applied to [lines, columns, inner] -> [lines, rows, inner].
 template <class T>
@@ -28,7 +30,7 @@ class BandStage {
  public:
   BandStage(const BandedAxis& axis, std::int64_t inner, const std::int64_t* index, const T* weights)
       : axis_(axis), inner_(inner), index_(index + axis.index_at), weights_(weights + axis.weight_at) {
-    if (inner > 1 || axis.taps >= cpu_model().band_dot_taps || axis.columns > std::numeric_limits<std::int32_t>::max())
+    if (inner > 1 || axis.taps >= kDotTaps || axis.columns > std::numeric_limits<std::int32_t>::max())
       return;
     step_ = ceil_div(axis.rows, kTableLanes) * kTableLanes;
     first_.resize(static_cast<std::size_t>(step_));
