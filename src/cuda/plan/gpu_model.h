@@ -43,7 +43,7 @@ struct GpuModel {
 
   // Up to so many rows, of at least so many segments, are shared by blocks that fill a large GPU, with a launch per
   // pass (chosen; with a block each, three to five rows of losses took 2.5 to 3 times as long as in PyTorch).
-  std::int64_t most_shared_rows = 44, shared_segments = 64, blocks_of_shared_rows = 528;
+  std::int64_t most_shared_rows = 32, shared_segments = 64, blocks_of_shared_rows = 528;
 
   // ---- Groups of rows. They decide the order of sums over rows, so they are the same for all GPUs: results depend on
   // shapes alone. All groups run at once on 128 multiprocessors or more, and no more are made: a second wave for a few

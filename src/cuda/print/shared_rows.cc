@@ -33,7 +33,7 @@ std::string Printer::shared_results(int stage) const {
   std::string text;
   for (std::size_t r = 0; r < pass.reductions.size(); ++r) {
     const std::int32_t v = pass.reductions[r];
-    text += fmt::format("const {} all{} = over_row<{}, {}, {}>({}, a.segments);\n", wide_type(v), v,
+    text += fmt::format("const {} all{} = over_row<{}, {}, {}>({}, a.segments, groups);\n", wide_type(v), v,
                         reduction_text(instr(v).op), wide_type(v), kGroup, parts_of(stage, r));
     text += instr(v).kind == Kind::reduce
                 ? define(v, narrowed(v, fmt::format("all{}", v)))
@@ -59,6 +59,7 @@ std::vector<Printer::Kernel> Printer::shared_rows_kernels() const {
     text += "const int warps = (int)a.row_blocks * (int)(blockDim.x >> 5);\n";
     text += "const bool lead = share == 0 && threadIdx.x == 0;\n";
     if (ends) text += "if (share > 0) return;\n";
+    if (!made.empty()) text += "__shared__ u64 groups[32];\n";
     text += known;
     text += ends ? "__syncthreads();\n" + end_of_rows() : shared_pass(stage);  // results may replace a row's operands
     made.push_back({made.empty() ? "sweep" : fmt::format("sweep_{}", made.size()), bounds(),

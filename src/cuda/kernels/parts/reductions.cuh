@@ -193,11 +193,10 @@ EBB W over_group(const u64* parts, i64 count) {
   return over_lanes<Op>(x);
 }
 // A row's sum from those of its segments in memory, by all threads of a block; rows of more segments than a group has
-// are added a group per warp, and a lane adds every 32nd group.
+// are added a group per warp, and a lane adds every 32nd group. `sums`: 32 words of shared memory.
 template <class Op, class W, int group>
-EBB W over_row(const u64* parts, i64 count) {
+EBB W over_row(const u64* parts, i64 count, u64* sums) {
   if (count <= group) return over_segments<Op, W>(parts, (int)count);
-  __shared__ u64 sums[32];
   const int lane = threadIdx.x & 31, warps = blockDim.x >> 5;
   W top = Op::template nothing<W>();
   for (i64 base = 0; base < count; base += 32 * group) {
