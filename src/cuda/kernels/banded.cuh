@@ -15,6 +15,7 @@ constexpr int kTaps[3] = {2, 2, 1};  // of the loops that are unrolled; 0: as ma
 #endif
 
 using Args = BandedArgs<T, A>;
+constexpr int kBefore = kAxes > 1 ? kAxes - 2 : 0;  // the axis before the last
 
 struct Span {
   i64 first;
@@ -86,8 +87,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) multiply_bands(const Args
       add_line(a, last, x, live, (A)1, sum);
     } else {
       const i64 line = a.sides[kAxes - 1].columns * a.inner;
-      each_tap<kTaps[kAxes - 2]>(spans[kAxes - 2].count, [&](int k) {
-        const A w = spans[kAxes - 2].weights[k];
+      each_tap<kTaps[kBefore]>(spans[kBefore].count, [&](int k) {
+        const A w = spans[kBefore].weights[k];
         if constexpr (kAxes == 2) {
           add_line(a, last, x + k * line, live, w, sum);
         } else {
