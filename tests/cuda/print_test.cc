@@ -15,7 +15,15 @@
 namespace ebb::testing {
 namespace {
 
-std::string plan_of_case(const SweepCase& c) { return describe(cuda::plan_kernel(*c.plan.steps[0].program)); }
+std::string plan_of_case(const SweepCase& c, const cuda::GpuModel& model = {}) {
+  return describe(cuda::plan_kernel(*c.plan.steps[0].program, model));
+}
+// A block per row, however few rows there are.
+cuda::GpuModel block_per_row() {
+  cuda::GpuModel model;
+  model.most_shared_rows = 0;
+  return model;
+}
 
 struct Printed {
   cuda::SweepText text, for_any;  // memory at multiples of 16 bytes, or anywhere
@@ -40,9 +48,7 @@ class PrintedSweeps : public ::testing::Test {
         const int kernel = kernels.add(text), kernel_for_any = kernels.add(for_any);
         printed[c].push_back({std::move(text), std::move(for_any), kernel, kernel_for_any, {}, -1});
         if (!cuda::plan_kernel(*step.program, model).shares_rows()) continue;
-        cuda::GpuModel alone = model;
-        alone.most_shared_rows = 0;
-        printed[c].back().alone = cuda::print_sweep(*step.program, alone, cuda::Alignment::any);
+        printed[c].back().alone = cuda::print_sweep(*step.program, block_per_row(), cuda::Alignment::any);
         printed[c].back().kernel_alone = kernels.add(printed[c].back().alone);
       }
     }
@@ -303,11 +309,11 @@ TEST_F(PrintedSweeps, OfRowsThatBlocksShareAreTheOracle) {
 TEST_F(PrintedSweeps, OfManyReductionsAreTheOracle) {
   std::vector<std::unique_ptr<SweepCase>> cases = cases_of_many_reductions();
   for (const auto& c : cases) {
-    const cuda::SweepText text = cuda::print_sweep(*c->plan.steps[0].program);
-    EXPECT_NE(plan_of_case(*c).find("reductions behind the row"), std::string::npos) << c->name;
+    const cuda::SweepText text = cuda::print_sweep(*c->plan.steps[0].program, block_per_row());
+    EXPECT_NE(plan_of_case(*c, block_per_row()).find("reductions behind the row"), std::string::npos) << c->name;
     EXPECT_LE(text.shared, cuda::GpuLimits().shared - cuda::kSharedOfText) << c->name;
   }
-  check(std::move(cases));
+  check(std::move(cases), block_per_row());
 }
 
 // A row stays in registers between passes even though weights are read as well.
@@ -345,7 +351,10 @@ TEST_F(PrintedSweeps, OfRandomProgramsAreTheOracle) {
 TEST(SweepText, CompilesForGpus) {
   EBB_SKIP_WITHOUT_NVRTC();
   EmulatedKernels kernels;
-  for (const auto& c : cases_of_many_reductions()) kernels.add(cuda::print_sweep(*c->plan.steps[0].program));
+  for (const auto& c : cases_of_many_reductions()) {
+    for (const cuda::GpuModel& model : {cuda::GpuModel(), block_per_row()})
+      kernels.add(cuda::print_sweep(*c->plan.steps[0].program, model));
+  }
   int which = 0;
   for (const auto& c : cases_of_repeated_operands()) {
     if (which++ % 7 == 0) kernels.add(cuda::print_sweep(*c->plan.steps.back().program));
