@@ -12,6 +12,7 @@
 #include "cpu/library/lines.h"
 #include "cpu/library/ops.h"
 #include "cpu/tile/elements.h"
+#include "cpu/tile/row_sums.h"
 
 namespace ebb::cpu {
 namespace {
@@ -285,9 +286,20 @@ void run_index_zero_add(const LibraryCall& call) {
           if (column == 0) std::memset(static_cast<void*>(to), 0, static_cast<std::size_t>(around.inner) * sizeof(T));
           continue;
         }
-        std::fill_n(sum, columns, SumOf<T>(0));
-        for (std::size_t p = begin; p < end; ++p)
-          add_row<T>(sum, from + (o * tokens + positions.order[p]) * around.inner + column, columns);
+        if constexpr (std::is_same_v<T, float> || std::is_same_v<T, BFloat16>) {
+          const NumberedRows<T> rows{from + o * tokens * around.inner + column, around.inner, &positions.order[begin],
+                                     end - begin};
+          if constexpr (std::is_same_v<T, float>) {
+            sum_rows(to, rows, static_cast<std::size_t>(columns));
+            continue;
+          } else {
+            sum_rows(sum, rows, static_cast<std::size_t>(columns));
+          }
+        } else {
+          std::fill_n(sum, columns, SumOf<T>(0));
+          for (std::size_t p = begin; p < end; ++p)
+            add_row<T>(sum, from + (o * tokens + positions.order[p]) * around.inner + column, columns);
+        }
         store_row<T>(to, sum, columns);
       }
     });
