@@ -3,6 +3,7 @@
 // formats need no special comparisons.
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -20,11 +21,36 @@
 namespace ebb::cpu {
 namespace {
 
-// The first winner of a dense line: maxima of blocks (which vectorise), then a search in a block that beats the last.
+// Where the first element of a dense line is that equals `best`, NaN if that is what it is; one of them does.
+template <class T>
+std::int64_t first_like(const T* x, std::int64_t n, T best) {
+  using K = Key<T>;
+  constexpr std::int64_t kTogether = 64;  // compared without a branch
+  const auto find = [&](auto is_like) {
+    std::int64_t at = 0;
+    for (; at + kTogether <= n; at += kTogether) {
+      bool any = false;
+      for (std::int64_t k = 0; k < kTogether; ++k) any |= is_like(std::bit_cast<K>(x[at + k]));
+      if (any) break;
+    }
+    while (at < n - 1 && !is_like(std::bit_cast<K>(x[at]))) ++at;
+    return at;
+  };
+  const K wanted = std::bit_cast<K>(best);
+  if constexpr (is_float_type<T>) {
+    constexpr K kMagnitude = static_cast<K>(static_cast<K>(~K(0)) >> 1), kInfinity = infinity_bits<T>();
+    const K size = static_cast<K>(wanted & kMagnitude);
+    if (size > kInfinity) return find([](K x) { return static_cast<K>(x & kMagnitude) > kInfinity; });
+    if (size == 0) return find([](K x) { return static_cast<K>(x & kMagnitude) == 0; });  // of either sign
+  }
+  return find([wanted](K x) { return x == wanted; });
+}
+
+// The first winner of a dense line: extremes of blocks by the loops of reductions, then a search in the best block.
 template <bool kLargest, class T>
 std::int64_t first_winner(const T* x, std::int64_t n) {
-  constexpr std::int64_t kBlock = 1024, kShort = 16;
-  if (n <= kShort) {
+  constexpr std::int64_t kBlock = 4096, kShort = 16;
+  if (n <= kShort || sizeof(T) == 1) {
     Key<T> best = winning_key<kLargest>(x[0]);
     std::int64_t at = 0;
     for (std::int64_t i = 1; i < n; ++i) {
@@ -34,18 +60,31 @@ std::int64_t first_winner(const T* x, std::int64_t n) {
     }
     return at;
   }
-  Key<T> best = 0;
-  std::int64_t at = -1;
+  using Wide = std::conditional_t<is_float_type<T>, double, std::int64_t>;
+  constexpr DType kType = dtype_of_type<T>::value;
+  static const ReduceFn extreme = tile_kernels().reduce(kLargest ? Op::max : Op::min, reg_type(kType), kType);
+  const auto beats = [](Wide a, Wide b) { return (kLargest ? a > b : a < b) || (a != a && b == b); };
+  constexpr bool kHasInfinity = std::numeric_limits<Wide>::has_infinity;
+  constexpr Wide kHighest = kHasInfinity ? std::numeric_limits<Wide>::infinity() : std::numeric_limits<Wide>::max(),
+                 kLowest = kHasInfinity ? -kHighest : std::numeric_limits<Wide>::min();
+  Wide best = 0;
+  std::int64_t block = -1;
   for (std::int64_t begin = 0; begin < n; begin += kBlock) {
-    const std::int64_t end = std::min(n, begin + kBlock);
-    Key<T> most = 0;
-    for (std::int64_t i = begin; i < end; ++i) most = std::max(most, winning_key<kLargest>(x[i]));
-    if (at >= 0 && most <= best) continue;
+    Wide most = kLargest ? kLowest : kHighest;
+    extreme(&most, x + begin, 1, static_cast<std::size_t>(std::min(kBlock, n - begin)));
+    if (block >= 0 && !beats(most, best)) continue;
     best = most;
-    at = begin;
-    while (winning_key<kLargest>(x[at]) != best) ++at;
+    block = begin;
   }
-  return at;
+  T value;
+  if constexpr (std::is_same_v<T, Half>) {
+    value = half_from(static_cast<float>(best));
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    value = bfloat16_from(static_cast<float>(best));
+  } else {
+    value = static_cast<T>(best);
+  }
+  return block + first_like(x + block, std::min(kBlock, n - block), value);
 }
 
 template <bool kLargest>
