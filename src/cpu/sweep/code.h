@@ -188,6 +188,8 @@ std::int64_t column_step(const CompiledSweep& sweep, const Strides& strides);
 // Rows and columns of a tile of rows: whether rows are side by side in it, and how many (choices.cc).
 // The same sweep, with values of rows where operands repeat along the last dimensions (row_values.cc).
 Program with_row_values(const Program& flat);
+// The shortest dense rows of slices that are tiles of their own.
+inline constexpr std::int64_t kShortestSlice = 512;
 void shape_tiles(CompiledSweep& sweep);
 
 // Divides the tiles among tasks, by shape and program alone, never by the number of threads (choices.cc).
