@@ -214,61 +214,6 @@ TEST(OracleOfChannels, IsTheSweepForLongRowsAndRamps) {
   }
 }
 
-// Where numbers of columns are compared with one of each row, rows are copied from one operand up to a column and from
-// the other behind it.
-TEST(OracleOfDividedRows, IsTheSweepForTrianglesAndMasks) {
-  manual_seed(7);
-  const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
-  const DType all[] = {DType::f64, DType::f32, DType::f16, DType::bf16,
-                       DType::i64, DType::i32, DType::u8,  DType::bool_};
-  for (const DType dtype : all) {
-    const auto of = [&](const Shape& shape) { return cast(3 * randn(shape), dtype).eval(); };
-    for (const Shape& shape :
-         {Shape{1, 8}, Shape{9, 7}, Shape{40, 33}, Shape{2, 3, 17, 64}, Shape{513, 9}, Shape{0, 9}}) {
-      const std::int64_t m = shape[shape.rank() - 2], n = shape[shape.rank() - 1];
-      const Tensor x = of(shape), row = of({n}), column = of({m, 1}), y = of({m, n + 5}).slice(1, 2, n + 2);
-      for (const std::int64_t diagonal : {-m, std::int64_t{-2}, std::int64_t{0}, std::int64_t{1}, n}) {
-        SweepOracle::expect_same({tril(x, diagonal), triu(x, 1 - diagonal)});
-        SweepOracle::expect_same({tril(transpose(x, -1, -2), diagonal)});
-      }
-      for (const DType counted : all) {
-        if (counted == DType::bool_) continue;
-        // In memory, and made by the sweep; rising, falling, with ties, in no order, and not numbers.
-        const auto numbers = [&](const Shape& s) { return cast(4 * randn(s), counted).eval(); };
-        const Tensor i = numbers({m, 1}), sorted = sort(numbers({n}), 0).first.eval(), back = flip(sorted, {0}).eval(),
-                     unsorted = numbers({n});
-        const Tensor ramp = arange(0, 3 * n, 3, counted), falling = arange(n, 0, -1, counted),
-                     rows = reshape(arange(0, 2 * m, 2, counted), {m, 1});
-        for (const Tensor& j : {sorted, back, unsorted, ramp, falling}) {
-          SweepOracle::expect_same({where(j < i, x, row)});
-          SweepOracle::expect_same({where(j <= rows, column, x), where(j <= rows, x, y)});
-          SweepOracle::expect_same({where(i > j, x, y)});
-          SweepOracle::expect_same({where(rows >= j, row, 1)});
-        }
-        SweepOracle::expect_same({where(sorted > 1, x, y), where(i > i, x, row)});
-        if (is_floating(counted)) {
-          Tensor broken = where(arange(n) == n / 2, nan, cast(sorted, DType::f64));
-          broken = cast(broken, counted).eval();
-          SweepOracle::expect_same({where(broken <= i, x, y)});
-          SweepOracle::expect_same({where(sorted >= full({m, 1}, nan, counted).eval(), x, y)});
-          SweepOracle::expect_same({where(full({n}, infinity, counted).eval() <= i * infinity, x, y)});
-        }
-      }
-      if (is_floating(dtype))
-        SweepOracle::expect_same({where(arange(0, n) <= reshape(arange(0, m), {m, 1}), x, -infinity)});
-    }
-  }
-  // Beyond 2^24 floats are rounded, and ramps have ties.
-  const Tensor x = randn({20, 30}).eval(), far = arange((1 << 24) - 9, (1 << 24) + 21, 1, DType::f32),
-               limit = reshape(arange((1 << 24) - 3, (1 << 24) + 17, 1, DType::f32), {20, 1});
-  SweepOracle::expect_same({where(far < limit, x, 0)});
-  SweepOracle::expect_same({where(far <= limit, x, 0)});
-  // What is left out is not read as a number: 0·NaN would be NaN.
-  const Tensor none = full({20, 20}, nan, DType::bf16).eval();
-  EXPECT_EQ(sum(cast(isnan(tril(none)), DType::i64)).item<std::int64_t>(), 210);
-  EXPECT_EQ(sum(cast(tril(none, -1) == 0, DType::i64)).item<std::int64_t>(), 210);
-}
-
 // Short rows that all rows share, and slices, whose rows are dense.
 TEST(OracleOfSharedRows, IsTheSweepForBiasesAndSlices) {
   manual_seed(8);

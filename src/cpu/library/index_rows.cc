@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -104,10 +105,25 @@ void store_row(T* to, const SumOf<T>* sum, std::int64_t n) {
 // Elements of a vector go straight to their sums. Where the vector is much longer than the result, several pieces of it
 // have sums side by side. Pieces depend on the shape alone and are added in order. Within a piece four sums take turns,
 // so that equal indices do not wait for one another.
+constexpr std::int64_t kFewTokens = 16;  // as many rows per token: chosen, not measured
 template <class T, class Index>
 void add_elements(const Index* index, std::int64_t index_step, const T* from, std::int64_t from_step,
                   std::int64_t tokens, T* out, std::int64_t rows) {
   constexpr std::int64_t kTurns = 4, kTokens = 65536, kMostPieces = 16;
+  if (tokens < rows / kFewTokens) {  // sums of the elements that there are, not of all
+    std::vector<std::int64_t> order(static_cast<std::size_t>(tokens));
+    std::iota(order.begin(), order.end(), 0);
+    const auto row = [&](std::int64_t i) { return static_cast<std::int64_t>(index[i * index_step]); };
+    std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return row(a) < row(b); });
+    std::memset(static_cast<void*>(out), 0, static_cast<std::size_t>(rows) * sizeof(T));
+    for (std::size_t k = 0; k < order.size();) {
+      const std::int64_t r = row(order[k]);
+      SumOf<T> sum(0);
+      for (; k < order.size() && row(order[k]) == r; ++k) add_row<T>(&sum, from + order[k] * from_step, 1);
+      store_row<T>(out + r, &sum, 1);
+    }
+    return;
+  }
   const std::int64_t turns = rows <= 4096 && tokens >= kTurns * rows ? kTurns : 1;
   const std::int64_t pieces = std::clamp<std::int64_t>(tokens / std::max(kTokens, 4 * turns * rows), 1, kMostPieces);
   const std::int64_t step = (tokens + pieces - 1) / pieces;

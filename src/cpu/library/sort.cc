@@ -46,32 +46,53 @@ std::int64_t first_like(const T* x, std::int64_t n, T best) {
   return find([wanted](K x) { return x == wanted; });
 }
 
-// The first winner of a dense line: extremes of blocks by the loops of reductions, then a search in the best block.
+constexpr std::int64_t kFewElements = 16;  // finding their extreme by a loop of reductions would take longer
+
+// The first winner of a dense line of a few elements.
+template <bool kLargest, class T>
+std::int64_t first_winner_of_few(const T* x, std::int64_t n) {
+  Key<T> best = winning_key<kLargest>(x[0]);
+  std::int64_t at = 0;
+  for (std::int64_t i = 1; i < n; ++i) {
+    const Key<T> key = winning_key<kLargest>(x[i]);
+    at = key > best ? i : at;
+    best = std::max(best, key);
+  }
+  return at;
+}
+
+template <class T>
+using WideNumber = std::conditional_t<is_float_type<T>, double, std::int64_t>;  // holds every T
+
+// By the loops of reductions, which do not read single bytes: compilers have instructions for those.
+template <bool kLargest, class T>
+WideNumber<T> extreme_of(const T* x, std::int64_t n) {
+  if constexpr (sizeof(T) == 1) {
+    T most = x[0];
+    for (std::int64_t i = 1; i < n; ++i) most = kLargest ? std::max(most, x[i]) : std::min(most, x[i]);
+    return most;
+  } else {
+    using Limits = std::numeric_limits<WideNumber<T>>;
+    constexpr DType kType = dtype_of_type<T>::value;
+    static const ReduceFn extreme = tile_kernels().reduce(kLargest ? Op::max : Op::min, reg_type(kType), kType);
+    constexpr auto kHighest = Limits::has_infinity ? Limits::infinity() : Limits::max();
+    constexpr auto kLowest = Limits::has_infinity ? -Limits::infinity() : Limits::min();
+    WideNumber<T> most = kLargest ? kLowest : kHighest;
+    extreme(&most, x, 1, static_cast<std::size_t>(n));
+    return most;
+  }
+}
+
+// The same for longer lines: extremes of blocks, then a search in the best block.
 template <bool kLargest, class T>
 std::int64_t first_winner(const T* x, std::int64_t n) {
-  constexpr std::int64_t kBlock = 4096, kShort = 16;
-  if (n <= kShort || sizeof(T) == 1) {
-    Key<T> best = winning_key<kLargest>(x[0]);
-    std::int64_t at = 0;
-    for (std::int64_t i = 1; i < n; ++i) {
-      const Key<T> key = winning_key<kLargest>(x[i]);
-      at = key > best ? i : at;
-      best = std::max(best, key);
-    }
-    return at;
-  }
-  using Wide = std::conditional_t<is_float_type<T>, double, std::int64_t>;
-  constexpr DType kType = dtype_of_type<T>::value;
-  static const ReduceFn extreme = tile_kernels().reduce(kLargest ? Op::max : Op::min, reg_type(kType), kType);
+  constexpr std::int64_t kBlock = 4096;
+  using Wide = WideNumber<T>;
   const auto beats = [](Wide a, Wide b) { return (kLargest ? a > b : a < b) || (a != a && b == b); };
-  constexpr bool kHasInfinity = std::numeric_limits<Wide>::has_infinity;
-  constexpr Wide kHighest = kHasInfinity ? std::numeric_limits<Wide>::infinity() : std::numeric_limits<Wide>::max(),
-                 kLowest = kHasInfinity ? -kHighest : std::numeric_limits<Wide>::min();
   Wide best = 0;
   std::int64_t block = -1;
   for (std::int64_t begin = 0; begin < n; begin += kBlock) {
-    Wide most = kLargest ? kLowest : kHighest;
-    extreme(&most, x + begin, 1, static_cast<std::size_t>(std::min(kBlock, n - begin)));
+    const Wide most = extreme_of<kLargest>(x + begin, std::min(kBlock, n - begin));
     if (block >= 0 && !beats(most, best)) continue;
     best = most;
     block = begin;
@@ -104,7 +125,10 @@ void run_arg(const LibraryCall& call) {
     const T* data = static_cast<const T*>(x.data);
     lines.for_each_block([&](const L::Block& block) {
       if (step == 1) {
-        for (std::int64_t l = 0; l < block.count; ++l)
+        const bool few = lines.length() <= kFewElements;
+        for (std::int64_t l = 0; few && l < block.count; ++l)
+          out[block.offset[0][l]] = first_winner_of_few<kLargest>(data + block.offset[1][l], lines.length());
+        for (std::int64_t l = 0; !few && l < block.count; ++l)
           out[block.offset[0][l]] = first_winner<kLargest>(data + block.offset[1][l], lines.length());
         return;
       }

@@ -148,6 +148,9 @@ static bool only_sums_memory(const Program& p, Readable&& readable) {
                       [&](const Output& o) { return p.instrs[o.value].level == Level::full; });
 }
 
+// Rows for loops of their own, and half a block: a tile costs as much as copying some hundred elements.
+std::int64_t shortest_slice() { return std::max(cpu_model().sweep_row_by_row, kTile / 2); }
+
 // Neither sums nor numbers at places: every element follows from those at its place.
 static bool only_elements(const Program& p) {
   return std::all_of(p.instrs.begin(), p.instrs.end(), [](const Instr& i) {
@@ -255,7 +258,7 @@ void shape_tiles(CompiledSweep& s) {
     s.columns_per_tile = s.long_rows ? kTile : s.columns;
     s.rows_per_tile = s.long_rows ? 1 : s.row_by_row ? rows_one_by_one(s) : rows_together(s);
     // Rows of slices are read and written in place if each is a tile.
-    if (s.columns >= kShortestSlice && only_elements(p) && !all_memory(p, dense) && all_memory(p, dense_in_row))
+    if (s.columns >= shortest_slice() && only_elements(p) && !all_memory(p, dense) && all_memory(p, dense_in_row))
       s.rows_per_tile = 1;
   } else {
     s.beside = beside;

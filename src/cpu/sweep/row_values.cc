@@ -4,9 +4,10 @@
 #include "cpu/model/cpu_model.h"
 #include "cpu/sweep/code.h"
 
-// Sweeps of elements in which some operands repeat. Along the last dimensions, as weights of channels do: with these
-// dimensions as columns they are values of rows, single numbers in a loop instead of tiles filled with copies. Along
-// the first ones, as a short bias does: with the others as columns one tile of copies serves all tiles.
+// Sweeps of elements in which some operands repeat, or are slices. Along the last dimensions, as weights of channels
+// do: with these dimensions as columns they are values of rows, single numbers in a loop instead of tiles filled with
+// copies. Along the first ones, as a short bias does: with the others as columns one tile of copies serves all tiles.
+// Rows of slices are read in place.
 namespace ebb::cpu {
 namespace {
 
@@ -79,7 +80,7 @@ int dims_of_slices(const Program& p) {
   }
   const auto dims = static_cast<int>(rank - outer);
   const std::int64_t columns = columns_of(p, dims);
-  return sliced && columns >= kShortestSlice && columns <= kLongest ? dims : 0;
+  return sliced && columns >= shortest_slice() && columns <= kLongest ? dims : 0;
 }
 
 }  // namespace
