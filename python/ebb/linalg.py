@@ -54,13 +54,7 @@ def eigh(A, UPLO="L"):
 
 def eigvalsh(A, UPLO="L"):
     """Eigenvalues of symmetric matrices in ascending order."""
-
-    def rule(grad, _, inputs):
-        """V·diag(w̄)·Vᵀ: unlike the eigenvectors' it has no poles where eigenvalues are equal."""
-        v = _core.eigh(inputs[0])[1]
-        return [(v * grad.unsqueeze(-2)) @ v.mT]
-
-    return _core.custom_function(lambda x: _core.eigh(x)[0], rule, A if UPLO == "L" else A.mT)
+    return _core.eigvalsh(A if UPLO == "L" else A.mT)
 
 
 def qr(A, mode="reduced"):
@@ -95,13 +89,7 @@ def svd(A, full_matrices=True, *, driver=None):
 
 def svdvals(A, *, driver=None):
     """Singular values in descending order."""
-
-    def rule(grad, _, inputs):
-        """U·diag(s̄)·Vᵀ: unlike the vectors' it has no poles where singular values are equal."""
-        u, _, vh = _core.svd(inputs[0])
-        return [(u * grad.unsqueeze(-2)) @ vh]
-
-    return _core.custom_function(lambda x: _core.svd(x)[1], rule, A)
+    return _core.svdvals(A)
 
 
 def _symmetric(A):
@@ -143,9 +131,7 @@ def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
 @_formula.rounded_once
 def lstsq(A, B, rcond=None, *, driver=None):
     """The X of least size that minimizes ‖A·X − B‖, with the squares that are left, the rank and the singular values."""
-    solution = _core.lstsq(A, B, rcond)
-    left = _core.square(_core.matmul(A, solution) - B)
-    return LstsqResult(solution, left.sum(-2 if B.ndim == A.ndim else -1), matrix_rank(A, rtol=rcond), svdvals(A))
+    return LstsqResult(*_core._least_squares(A, B, rcond))
 
 
 def vector_norm(x, ord=2, dim=None, keepdim=False, *, axis=None, keepdims=False, dtype=None):

@@ -65,6 +65,39 @@ TEST_P(ImagesOnGpu, LargestOfLargeWindows) {
 }
 
 // Elements that are in no window, in one or in several, planes that end within a thread's neighbours, and volumes.
+// Gradients of windows that never meet are put, those of others added: both with ties and NaN, at the edges too.
+TEST_P(ImagesOnGpu, GradientsOfLargestElements) {
+  const auto gradient = [](const std::function<Tensor(const Tensor&)>& f) {
+    return [f](const std::vector<Tensor>& in) {
+      const Tensor v = variable(in[0]), y = f(v);
+      return backward(sum(y * cast(reshape(1 + remainder(arange(y.numel()), 5), y.shape()), y.dtype())))[v];
+    };
+  };
+  struct Case {
+    Shape shape;
+    SizePair window;
+    MaxPoolOptions options;
+  };
+  for (const Case& c :
+       {Case{{2, 3, 9, 12}, 2, {}}, Case{{2, 3, 9, 11}, 2, {.padding = 1}},
+        Case{{1, 2, 11, 7}, {3, 2}, {.stride = SizePair{3, 2}, .ceil_mode = true}},
+        Case{{1, 2, 13, 16}, 2, {.stride = SizePair{4, 3}, .padding = 1, .dilation = 2}},
+        Case{{1, 2, 12, 12}, 2, {.stride = SizePair{2, 2}, .dilation = 2}},
+        Case{{2, 2, 3, 40}, {3, 4}, {.stride = SizePair{1, 4}}}, Case{{1, 2, 9, 9}, 3, {.stride = SizePair{2, 2}}}})
+    compare("max_pool2d's gradient", {round(real(c.shape) * 2)},
+            gradient([&](const Tensor& x) { return max_pool2d(x, c.window, c.options); }));
+  compare("max_pool1d's gradient", {real({2, 19, 5001})},
+          gradient([](const Tensor& x) { return max_pool1d(x, 2, {.padding = 1}); }));
+  for (const std::int64_t out : {1, 2, 3, 6, 7})
+    compare(fmt::format("adaptive_max_pool1d's gradient, {} outputs", out), {round(real({2, 3, 12}) * 2)},
+            gradient([&](const Tensor& x) { return adaptive_max_pool1d(x, out); }));
+  const Tensor nan = cast(log(real({1, 1, 8, 8}) - 0.5), GetParam()).eval();
+  compare("max_pool2d's gradient of NaN", {nan}, [](const std::vector<Tensor>& in) {
+    const Tensor v = variable(in[0]);
+    return backward(sum(nan_to_num(max_pool2d(v, 2))))[v];
+  });
+}
+
 TEST_P(ImagesOnGpu, SpreadWindows) {
   for (const Shape& shape : {Shape{2, 3, 7, 9}, Shape{1, 5, 3, 2}, Shape{3, 1, 5, 1}}) {
     for (const std::int64_t stride : {1, 2, 3}) {
