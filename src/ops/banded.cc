@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 #include <numeric>
+#include <span>
 
 #include "ebb/ops.h"
 #include "ops/banded_nodes.h"
@@ -10,7 +11,7 @@
 namespace ebb {
 
 Band Band::identity(std::int64_t size) {
-  Band band(size);
+  Band band(size, size);
   for (std::int64_t i = 0; i < size; ++i) {
     band.begin_row();
     band.add(i, 1);
@@ -25,14 +26,8 @@ void Band::add(std::int64_t column, double weight) {
     return;
   }
   if (row.count == 0) row.first = column;
-  ++row.count;
+  taps_ = std::max(taps_, ++row.count);
   weights_.push_back(weight);
-}
-
-std::int64_t Band::taps() const {
-  std::int64_t most = 1;
-  for (const Row& row : rows_) most = std::max(most, row.count);
-  return most;
 }
 
 Band Band::transposed() const {
@@ -45,7 +40,8 @@ Band Band::transposed() const {
       end[j] = i + 1;
     }
   }
-  Band result(rows());
+  Band result(columns_, rows());
+  result.weights_.reserve(weights_.size());
   for (std::int64_t j = 0; j < columns_; ++j) {
     result.begin_row();
     for (std::int64_t i = begin[static_cast<std::size_t>(j)]; i < end[static_cast<std::size_t>(j)]; ++i) {
@@ -59,6 +55,8 @@ Band Band::transposed() const {
 
 void Band::append_to(std::vector<std::int64_t>& index, std::vector<double>& weights) const {
   const std::int64_t room = taps();
+  index.reserve(index.size() + 2 * rows_.size());
+  weights.reserve(weights.size() + rows_.size() * static_cast<std::size_t>(room));
   for (const Row& row : rows_) {
     index.insert(index.end(), {row.first, row.count});
     const auto from = weights_.begin() + static_cast<std::ptrdiff_t>(row.at);
@@ -79,7 +77,11 @@ namespace {
 // devices (chosen, not measured).
 constexpr std::int64_t kMostTerms = 64;
 
-Tensor multiply_together(const Tensor& x, int axis, const std::vector<Band>& bands) {
+struct Pair {
+  Band band, back;
+};
+
+Tensor multiply_together(const Tensor& x, int axis, std::span<const Pair> bands) {
   BandedCall call{.axes = static_cast<std::int64_t>(bands.size())};
   std::vector<std::int64_t> index;
   std::vector<double> weights;
@@ -88,14 +90,14 @@ Tensor multiply_together(const Tensor& x, int axis, const std::vector<Band>& ban
   for (int d = axis + static_cast<int>(bands.size()); d < x.rank(); ++d) inner *= x.size(d);
   Shape from{before}, to{before}, result = x.shape();
   for (std::size_t a = 0; a < bands.size(); ++a) {
-    const Band back = bands[a].transposed();
-    call.taps[a] = {bands[a].taps(), back.taps()};
-    bands[a].append_to(index, weights);
+    const auto& [band, back] = bands[a];
+    call.taps[a] = {band.taps(), back.taps()};
+    band.append_to(index, weights);
     back.append_to(index, weights);
     const int d = static_cast<int>(a) + 1;
-    from = from.inserted(d, bands[a].columns());
-    to = to.inserted(d, bands[a].rows());
-    result = result.with(axis + d - 1, bands[a].rows());
+    from = from.inserted(d, band.columns());
+    to = to.inserted(d, band.rows());
+    result = result.with(axis + d - 1, band.rows());
   }
   from = from.inserted(from.rank(), inner);
   to = to.inserted(to.rank(), inner);
@@ -109,21 +111,23 @@ Tensor multiply_together(const Tensor& x, int axis, const std::vector<Band>& ban
 }  // namespace
 
 Tensor multiply_by_bands(const Tensor& x, int axis, const std::vector<Band>& bands) {
+  std::vector<Pair> pairs;
   std::int64_t terms = 1, terms_back = 1;
   for (const Band& band : bands) {
-    terms = checked_product("interpolate", terms, band.taps());
-    terms_back = checked_product("interpolate", terms_back, band.transposed().taps());
+    const auto& [made, back] = pairs.emplace_back(Pair{band, band.transposed()});
+    terms = checked_product("interpolate", terms, made.taps());
+    terms_back = checked_product("interpolate", terms_back, back.taps());
   }
-  if (bands.size() < 2 || std::max(terms, terms_back) <= kMostTerms) return multiply_together(x, axis, bands);
-  std::vector<std::size_t> order(bands.size());
+  if (pairs.size() < 2 || std::max(terms, terms_back) <= kMostTerms) return multiply_together(x, axis, pairs);
+  std::vector<std::size_t> order(pairs.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   // Axes that become shorter come first.
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return static_cast<double>(bands[a].rows()) * static_cast<double>(bands[b].columns()) <
-           static_cast<double>(bands[b].rows()) * static_cast<double>(bands[a].columns());
-  });
+  const auto growth = [&](std::size_t a) {
+    return static_cast<double>(bands[a].rows()) / static_cast<double>(bands[a].columns());
+  };
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return growth(a) < growth(b); });
   Tensor y = widen(x);
-  for (const std::size_t a : order) y = multiply_together(y, axis + static_cast<int>(a), {bands[a]});
+  for (const std::size_t a : order) y = multiply_together(y, axis + static_cast<int>(a), {&pairs[a], 1});
   return cast(y, x.dtype());
 }
 

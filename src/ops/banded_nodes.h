@@ -11,7 +11,10 @@ namespace ebb {
 
 class Band {
  public:
-  explicit Band(std::int64_t columns) : columns_(columns) {}
+  Band(std::int64_t rows, std::int64_t columns) : columns_(columns) {
+    rows_.reserve(static_cast<std::size_t>(rows));
+    weights_.reserve(static_cast<std::size_t>(rows));
+  }
   static Band identity(std::int64_t size);
   // A new row; its numbers are added in the order of their columns, in which neighbours may be equal.
   void begin_row() { rows_.push_back({0, 0, weights_.size()}); }
@@ -19,7 +22,7 @@ class Band {
 
   std::int64_t rows() const { return static_cast<std::int64_t>(rows_.size()); }
   std::int64_t columns() const { return columns_; }
-  std::int64_t taps() const;  // of the longest row
+  std::int64_t taps() const { return taps_; }  // of the longest row
   Band transposed() const;
   void append_to(std::vector<std::int64_t>& index, std::vector<double>& weights) const;  // as BandedCall has them
 
@@ -28,7 +31,7 @@ class Band {
     std::int64_t first, count;
     std::size_t at;
   };
-  std::int64_t columns_;
+  std::int64_t columns_, taps_ = 1;
   std::vector<Row> rows_;
   std::vector<double> weights_;
 };

@@ -28,7 +28,7 @@ struct Resize {
 };
 
 Band nearest(const Resize& r, bool exact) {
-  Band band(r.from);
+  Band band(r.to, r.from);
   for (std::int64_t i = 0; i < r.to; ++i) {
     const double position = (static_cast<double>(i) + (exact ? 0.5 : 0.0)) * r.step;
     band.begin_row();
@@ -38,7 +38,7 @@ Band nearest(const Resize& r, bool exact) {
 }
 
 Band linear(const Resize& r) {
-  Band band(r.from);
+  Band band(r.to, r.from);
   for (std::int64_t i = 0; i < r.to; ++i) {
     const double position = std::max(r.position(i), 0.0);
     const std::int64_t below = r.inside(static_cast<std::int64_t>(position));
@@ -55,7 +55,7 @@ Band cubic(const Resize& r) {
   const double a = -0.75;
   const auto near = [a](double t) { return ((a + 2) * t - (a + 3)) * t * t + 1; };
   const auto far = [a](double t) { return ((a * t - 5 * a) * t + 8 * a) * t - 4 * a; };
-  Band band(r.from);
+  Band band(r.to, r.from);
   for (std::int64_t i = 0; i < r.to; ++i) {
     const double position = r.position(i), below = std::floor(position), t = position - below;
     band.begin_row();
@@ -77,7 +77,7 @@ Band filtered(const Resize& r, bool cubic) {
     if (!cubic) return std::max(1 - t, 0.0);
     return t < 1 ? (1.5 * t - 2.5) * t * t + 1 : t < 2 ? ((-0.5 * t + 2.5) * t - 4) * t + 2 : 0.0;
   };
-  Band band(r.from);
+  Band band(r.to, r.from);
   std::vector<double> weights;
   for (std::int64_t i = 0; i < r.to; ++i) {
     const double center = (static_cast<double>(i) + 0.5) * r.step;

@@ -34,9 +34,7 @@ void gather(std::int64_t count, std::int64_t taps, std::int64_t step, const Grid
     if (i + kLanes <= count) {
       hn::StoreU(sum, d, y + i);
     } else {
-      HWY_ALIGN T few[kLanes];
-      hn::Store(sum, d, few);
-      for (std::int64_t j = i; j < count; ++j) y[j] = few[j - i];
+      hn::BlendedStore(sum, hn::FirstN(d, static_cast<std::size_t>(count - i)), d, y + i);
     }
   }
 }
@@ -57,12 +55,12 @@ void combine(std::int64_t count, std::int64_t taps, const T* HWY_RESTRICT weight
     hn::StoreU(low, d, y + i);
     hn::StoreU(high, d, y + i + kLanes);
   }
-  const hn::CappedTag<T, 1> one;  // a rest must have the bits of a vector's elements
-  for (; i < count; ++i) {
-    auto sum = hn::Zero(one);
+  for (; i < count; i += kLanes) {
+    const auto here = hn::FirstN(d, static_cast<std::size_t>(count - i));
+    auto sum = hn::Zero(d);
     for (std::int64_t k = 0; k < taps; ++k)
-      sum = hn::MulAdd(hn::Set(one, weight[k]), hn::LoadU(one, x + k * step + i), sum);
-    hn::StoreU(sum, one, y + i);
+      sum = hn::MulAdd(hn::Set(d, weight[k]), hn::MaskedLoad(here, d, x + k * step + i), sum);
+    hn::BlendedStore(sum, here, d, y + i);
   }
 }
 

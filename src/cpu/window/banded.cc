@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// weighted_gather by banded matrices (calls/banded.h): one axis after the other, those that become shorter first.
+// weighted_gather by banded matrices (calls/banded.h): one axis after the other. Those that become shorter come first,
+// then the others, the last of them before those whose lines are added as vectors.
 #include "calls/banded.h"
 
 #include <algorithm>
@@ -30,8 +31,7 @@ class BandStage {
  public:
   BandStage(const BandedAxis& axis, std::int64_t inner, const std::int64_t* index, const T* weights)
       : axis_(axis), inner_(inner), index_(index + axis.index_at), weights_(weights + axis.weight_at) {
-    if (inner > 1 || axis.taps >= kDotTaps || axis.columns > std::numeric_limits<std::int32_t>::max())
-      return;
+    if (inner > 1 || axis.taps >= kDotTaps || axis.columns > std::numeric_limits<std::int32_t>::max()) return;
     step_ = ceil_div(axis.rows, kTableLanes) * kTableLanes;
     first_.resize(static_cast<std::size_t>(step_));
     many_.resize(static_cast<std::size_t>(step_));
@@ -87,10 +87,9 @@ struct Stages {
       : planes(x[0]), from(x.numel() / x[0]), to(y.numel() / y[0]) {
     std::vector<int> order(static_cast<std::size_t>(call.axes));
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-      return static_cast<double>(y[a + 1]) * static_cast<double>(x[b + 1]) <
-             static_cast<double>(y[b + 1]) * static_cast<double>(x[a + 1]);
-    });
+    const auto growth = [&](int a) { return static_cast<double>(y[a + 1]) / static_cast<double>(x[a + 1]); };
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return growth(a) >= 1 && growth(b) >= 1 ? a > b : growth(a) < growth(b); });
     Shape now = x.with(0, 1);
     for (const int a : order) {
       std::int64_t lines = 1, inner = 1;
