@@ -34,13 +34,14 @@ void run_banded(const LibraryCall& call, Gpu& gpu) {
              weights = packed(gpu, call.inputs[2], kept[2], label_of(call));
   const GpuModel& model = gpu.model();
   const auto axes = static_cast<int>(options.axes);
-  BandedArgs<void, void> args{.x = x.data,
-                              .y = y.data,
-                              .planes = y.shape[0],
-                              .inner = y.shape[axes + 1],
-                              .from = x.shape.numel() / y.shape[0],
-                              .to = y.shape.numel() / y.shape[0],
-                              .counts_narrow = std::max(x.shape.numel(), y.shape.numel()) >> 31 == 0};
+  BandedArgs<void, void> args{};
+  args.x = x.data;
+  args.y = y.data;
+  args.planes = y.shape[0];
+  args.inner = y.shape[axes + 1];
+  args.from = x.shape.numel() / args.planes;
+  args.to = y.shape.numel() / args.planes;
+  args.counts_narrow = std::max(x.shape.numel(), y.shape.numel()) >> 31 == 0;
   const Divisor by_inner = divisor_of(args.inner);
   args.by_inner = by_inner.factor;
   args.of_inner = by_inner.shift;
