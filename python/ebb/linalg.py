@@ -197,6 +197,20 @@ def matrix_power(A, n):
     return result
 
 
+def _cross(a, b, dim):
+    """Each element chooses its factors, so that one pass reads both tensors and writes the result."""
+    parts = [[x.select(dim, k) for k in range(3)] for x in (a, b)]
+    axes = max(a.ndim, b.ndim) - 1
+    parts = [[x.reshape((1,) * (axes - x.ndim) + x.shape).unsqueeze(dim) for x in three] for three in parts]
+    place = _core.arange(3).reshape([3 if k == dim % (axes + 1) else 1 for k in range(axes + 1)])
+
+    def turned(x, by):  # element i is x[i + by]
+        return _core.where(place == 0, x[by], _core.where(place == 1, x[(1 + by) % 3], x[(2 + by) % 3]))
+
+    (a, b) = parts
+    return turned(a, 1) * turned(b, 2) - turned(a, 2) * turned(b, 1)
+
+
 @_formula.of_operands
 def cross(input, other, *, dim=-1, axis=None):
     """The vector product along an axis of size 3."""
@@ -204,9 +218,14 @@ def cross(input, other, *, dim=-1, axis=None):
     for x in (input, other):
         if x.ndim == 0 or not -x.ndim <= dim < x.ndim or x.shape[dim] != 3:
             raise ValueError(f"cross: axis {dim} must have size 3, got shapes {tuple(input.shape)} and {tuple(other.shape)}")
-    a, b = ([x.select(dim, k) for k in range(3)] for x in (input, other))
-    parts = [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
-    return _core.stack(parts, dim)
+    if not input.dtype.is_floating:
+        return _cross(input, other, dim)
+
+    def rule(grad, y, inputs):
+        a, b = inputs
+        return [_core.sum_to(cross(b, grad, dim=dim), a.shape), _core.sum_to(cross(grad, a, dim=dim), b.shape)]
+
+    return _core.custom_function(lambda a, b: _cross(a, b, dim), rule, input, other)
 
 
 def diagonal(A, *, offset=0, dim1=-2, dim2=-1):

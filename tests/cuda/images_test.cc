@@ -158,6 +158,8 @@ TEST_P(ImagesOnGpu, GridSample) {
                          Sizes{{1, 1, 30, 30}, {1, 1, 1, 2}, 1}, Sizes{{1, 2, 1, 1}, {1, 3, 3, 2}, 1.5},
                          Sizes{{1, 0, 3, 3}, {1, 2, 2, 2}, 1}, Sizes{{2, 2, 3, 3}, {2, 0, 2, 2}, 1}}) {
     compare("bilinear of " + z.image.str(), {real(z.image), points(z)}, sample({"bilinear", "border"}));
+    compare("bicubic of " + z.image.str(), {real(z.image), points(z)}, sample({"bicubic", "reflection"}));
+    compare("bicubic, padded, of " + z.image.str(), {real(z.image), points(z)}, sample({"bicubic", "border", true}));
   }
   const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
   const Tensor grid =
@@ -180,6 +182,25 @@ TEST_P(ImagesOnGpu, OtherSizes) {
               [&](const auto& in) { return interpolate(in[0], o); });
     }
   }
+  // More terms than one call has for two axes, elements of a warp's and a block's terms, volumes, axes that stay.
+  const auto resized = [&](const char* mode, const Shape& shape, const std::vector<std::int64_t>& size,
+                           bool smooth = false) {
+    InterpolateOptions o;
+    o.mode = mode;
+    o.size = size;
+    o.antialias = smooth;
+    compare(fmt::format("{} of {}", mode, shape.str()), {real(shape)},
+            [&](const auto& in) { return interpolate(in[0], o); });
+  };
+  resized("bilinear", {2, 3, 4, 5}, {50, 41});
+  resized("bicubic", {1, 9, 40, 7}, {11, 7}, true);
+  resized("bicubic", {1, 2, 3, 70}, {3, 9}, true);
+  resized("bilinear", {1, 2, 300, 5}, {2, 5}, true);
+  resized("linear", {1, 2, 5}, {330});
+  resized("linear", {1, 1, 2}, {5001});
+  resized("nearest", {3, 1, 9001}, {2});
+  resized("trilinear", {2, 3, 3, 4, 5}, {5, 4, 7});
+  resized("nearest-exact", {1, 11, 2, 3, 4}, {2, 5, 4});
   InterpolateOptions long_lines;
   long_lines.mode = "nearest";
   long_lines.size = {1506};
