@@ -89,7 +89,10 @@ bool holds_arrays(nb::handle data) {
     if (!first.is_valid()) throw nb::python_error();
   }
   if (const Tensor* t = tensor_in(first)) return t->rank() > 0;
-  return nb::hasattr(first, "__array__") && nb::hasattr(first, "shape") && nb::len(first.attr("shape")) > 0;
+  if (!nb::hasattr(first, "__array__") || !nb::hasattr(first, "shape")) return false;
+  const Py_ssize_t rank = PySequence_Size(nb::object(first.attr("shape")).ptr());
+  if (rank < 0) throw nb::python_error();
+  return rank > 0;
 }
 
 Tensor make_tensor(nb::handle data, std::optional<DType> dtype, bool requires_grad) {
