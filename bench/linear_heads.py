@@ -5,7 +5,7 @@
     python3 bench/linear_heads.py log_probs llama      # some of them: log_probs, formulas, llama, lengths
     python3 bench/linear_heads.py --tiny               # sizes for a CPU, to see that it runs
 
-Products are timed again before each row, and contenders take turns: clocks fall while a GPU gets hot. Needs transformers.
+Products are timed again with each row, and contenders take turns: clocks fall while a GPU gets hot. Needs transformers.
 """
 
 import argparse
@@ -119,18 +119,23 @@ def formulas(d):
     print("| formula | Ebb's ms | over three products | GiB | torch's ms | over four | GiB |\n|---|---|---|---|---|---|---|")
     for name, (formula, names, options) in FORMULAS.items():
         others = [given[each] for each in names]
-        _, three, four = d.products(x, head)
-        row = []
-        for m, kind in ((ebb, "ebb"), (torch, "torch")):
-            f = formula(m)
+
+        def step_in(kind):
+            m = {"ebb": ebb, "torch": torch}[kind]
+            f, more = formula(m), {option: value for option, value in options.items() if option != "sides" or kind == "ebb"}
 
             def step():
                 hidden.grad = head.grad = None
-                more = {name: value for name, value in options.items() if name != "sides" or kind == "ebb"}
                 ebb.torch.linear_loss(hidden, head, labels, f, *others, tensors=kind, **more).backward()
 
-            row.append(d.timed(step))
-        (a, held), (b, held_too) = row
+            return step
+
+        steps, turns = {kind: step_in(kind) for kind in ("ebb", "torch")}, []
+        for _ in range(3):
+            _, three, four = d.products(x, head)
+            turns.append((three, four, *(d.timed(step, count=3, warm=1) for step in steps.values())))
+        three, four = (statistics.median(turn[k] for turn in turns) for k in (0, 1))
+        (a, held), (b, held_too) = (sorted(turn[k] for turn in turns)[1] for k in (2, 3))
         print(f"| {name} | {a:.2f} | {a / three:.3f} | {held:.2f} | {b:.2f} | {b / four:.3f} | {held_too:.2f} |", flush=True)
 
 

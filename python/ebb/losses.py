@@ -134,12 +134,16 @@ class _Text:
 
 
 def define(text, body, name, parameters, names):
-    """A function with a signature of its own, as if it stood in a file."""
-    scope = {f"_default{k}": default for k, (_, default, _) in enumerate(text.options)}
-    scope.update({"_number_tensor": _number_tensor, "_legacy_reduction": legacy_reduction}, __name__=__name__)
-    scope.update(names)
-    exec(f"def {name}({parameters}):\n    {text.preparation()}{body}\n", scope)
-    made = scope[name]
+    """A function with a signature of its own, as if it stood in a file. The names it uses are in its closure, not among its globals:
+    torch.compile looks for those in the module of that __name__, where there are none.
+    """
+    used = {f"_default{k}": default for k, (_, default, _) in enumerate(text.options)}
+    used.update({"_number_tensor": _number_tensor, "_legacy_reduction": legacy_reduction}, **names)
+    scope = {"__name__": __name__}
+    source = f"def make({', '.join(used)}):\n  def {name}({parameters}):\n    {text.preparation()}{body}\n  return {name}\n"
+    exec(source, scope)
+    made = scope["make"](**used)
+    made.__qualname__ = name
     return _also_called(made, _SPELLED[text.name]) if text.name in _SPELLED else made
 
 

@@ -15,10 +15,6 @@ from patched_models import make, require_same, step, tokens
 
 import ebb.torch
 
-# transformers itself leaves masks out of what it compiles from this version on.
-WITHOUT_MASKS = torch.__version__ >= (2, 14)
-
-
 @pytest.fixture
 def graphs():
     torch._dynamo.reset()
@@ -66,7 +62,7 @@ def test_attention_is_causal_unless_there_are_positions(given, looks, graphs):
     run = compiled(model, graphs, fullgraph=True)
     require_same_step(model, run, **given)
     assert looks_for_sequences(graphs) == looks
-    if WITHOUT_MASKS and not (given and "return_dict" not in given):
+    if not given or "return_dict" in given:
         assert masked(graphs) == [False, False]
 
 
@@ -109,7 +105,7 @@ def test_windows_and_states_are_the_models(family, options, known, with_mask, gr
     model = ebb.torch.patch(make(family, use_cache=False, **options))
     require_same_step(model, compiled(model, graphs, fullgraph=True))
     assert looks_for_sequences(graphs) != known
-    if WITHOUT_MASKS and with_mask is not None:
+    if with_mask is not None:
         assert masked(graphs) == [with_mask, with_mask]
 
 
@@ -123,6 +119,17 @@ def test_checkpointed_layers_compile(graphs):
             model.gradient_checkpointing_enable()
         require_same_step(model, compiled(model, graphs, fullgraph=True))
         ebb.torch.unpatch(model).gradient_checkpointing_disable()
+
+
+def test_exported_programs_have_masks_that_fit_other_lengths():
+    """Of any PyTorch, also of those that took compiling for exporting."""
+    model = ebb.torch.patch(make(use_cache=False)).eval()
+    length = torch.export.Dim("length", min=2, max=60)
+    exported = torch.export.export(
+        model, (), {"input_ids": tokens(), "use_cache": False}, dynamic_shapes={"input_ids": {1: length}, "use_cache": None}, strict=False
+    )
+    for ids in (tokens(), tokens(3, 9)):
+        torch.testing.assert_close(exported.module()(input_ids=ids, use_cache=False).logits, model(input_ids=ids).logits)
 
 
 def test_copies_know_it(graphs):

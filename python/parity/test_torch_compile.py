@@ -4,6 +4,9 @@
 Run by run.py with pytest, in the Python that has PyTorch and transformers.
 """
 
+import inspect
+import sys
+
 import pytest
 import torch
 from patched_models import make, require_same, step, tokens
@@ -20,6 +23,17 @@ F = torch.nn.functional
 def counter():
     torch._dynamo.reset()
     return CompileCounterWithBackend("aot_eager")
+
+
+@pytest.mark.parametrize("name", ebb.torch._losses.__all__)
+def test_what_a_loss_uses_is_in_its_module(name):
+    """PyTorch 2.11 looks for globals of a function there, by the __name__ among them."""
+    function = getattr(ebb.torch, name)
+    while function is not None:
+        module = sys.modules[function.__globals__["__name__"]]
+        for used, value in inspect.getclosurevars(function).globals.items():
+            assert getattr(module, used, None) is value, used
+        function = getattr(function, "__wrapped__", None)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])

@@ -12,6 +12,22 @@
 namespace ebb::python {
 namespace {
 
+// A number of another library: one that can be an index is an integer, others are real. Every array of NumPy's says
+// that it can be an index, and refuses where it is not a single integer.
+Scalar number_in(nb::handle h) {
+  if (PyIndex_Check(h.ptr())) {
+    if (const nb::object index = nb::steal(PyNumber_Index(h.ptr())); index.is_valid())
+      return Scalar(nb::cast<std::int64_t>(index));
+    PyErr_Clear();
+  }
+  const double real = PyFloat_AsDouble(h.ptr());
+  if (real == -1 && PyErr_Occurred()) {
+    PyErr_Clear();
+    fail(Error::Kind::type, "tensor: cannot make a number of {}", nb::cast<std::string>(h.type().attr("__name__")));
+  }
+  return Scalar(real);
+}
+
 // Numbers in nested lists, row by row.
 struct Literal {
   std::vector<std::int64_t> shape;
@@ -43,18 +59,8 @@ struct Literal {
         value = is_floating(t->dtype())      ? Scalar(t->item<double>())
                 : t->dtype() == DType::bool_ ? Scalar(t->item<bool>())
                                              : Scalar(t->item<std::int64_t>());
-      } else if (PyIndex_Check(o)) {
-        const nb::object index = nb::steal(PyNumber_Index(o));  // an array has the slot, too, and refuses
-        if (!index.is_valid()) throw nb::python_error();
-        value = Scalar(nb::cast<std::int64_t>(index));
       } else {
-        const double real = PyFloat_AsDouble(o);
-        if (real == -1 && PyErr_Occurred()) {
-          PyErr_Clear();
-          fail(Error::Kind::type, "tensor: cannot make a number of {}",
-               nb::cast<std::string>(h.type().attr("__name__")));
-        }
-        value = Scalar(real);
+        value = number_in(h);
       }
     }
     has_real |= value.kind() == Scalar::Kind::real;
@@ -89,7 +95,10 @@ bool holds_arrays(nb::handle data) {
     if (!first.is_valid()) throw nb::python_error();
   }
   if (const Tensor* t = tensor_in(first)) return t->rank() > 0;
-  return nb::hasattr(first, "__array__") && nb::hasattr(first, "shape") && nb::len(nb::object(first.attr("shape"))) > 0;
+  if (!nb::hasattr(first, "__array__") || !nb::hasattr(first, "shape")) return false;
+  const Py_ssize_t rank = PySequence_Size(nb::object(first.attr("shape")).ptr());
+  if (rank < 0) throw nb::python_error();
+  return rank > 0;
 }
 
 Tensor make_tensor(nb::handle data, std::optional<DType> dtype, bool requires_grad) {

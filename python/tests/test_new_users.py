@@ -156,7 +156,8 @@ def test_lists_of_arrays_are_stacked():
     assert ebb.tensor(rows).tolist() == ebb.asarray(rows).tolist() == [[1, 2], [3, 4]] and ebb.tensor(rows).dtype == ebb.f64
     assert ebb.tensor(rows, dtype="f32").dtype == ebb.f32
     assert ebb.tensor([[*rows], [*rows]]).shape == (2, 2, 2) and ebb.tensor((ebb.ones(2), ebb.zeros(2))).tolist() == [[1, 1], [0, 0]]
-    assert ebb.tensor([np.float64(1), 2.5]).dtype == ebb.f32 and ebb.tensor([np.array(1.0), 2]).tolist() == [1, 2]
+    assert ebb.tensor([np.float64(1), 2.5]).dtype == ebb.f32 and ebb.tensor([np.array(1.5), np.array(2)]).tolist() == [1.5, 2]
+    assert ebb.tensor([np.array(3), np.int32(2)]).dtype == ebb.i64
     assert ebb.tensor(range(3)).tolist() == [0, 1, 2] and ebb.tensor([range(2), range(2)]).tolist() == [[0, 1], [0, 1]]
     assert ebb.zeros(3)[[np.array([0, 1])]].shape == (1, 2) and ebb.tensor([np.zeros((0, 2))]).shape == (1, 0, 2)
     x = ebb.variable(ebb.tensor([1.0, 2.0]))
@@ -170,7 +171,7 @@ def test_lists_that_are_no_arrays_say_why():
         (endless, "nested more than 8 deep"),
         ([np.ones(2), np.ones(3)], "stack"),
         ([np.ones(2), 1.0], "stack"),
-        ([1.0, np.ones(2)], "only integer scalar arrays"),
+        ([1.0, np.ones(2)], "cannot make a number of ndarray"),
         ([1.0, ebb.ones(2)], "only one element can be read"),
         ([np.array(["a"])], "no dtype for text"),
         (np.array([1.5, None], object), "no dtype for Python objects"),

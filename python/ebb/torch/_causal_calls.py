@@ -4,11 +4,13 @@
 transformers looks at positions, those that it counts itself as well, for a row that has several sequences. Eager models see that it
 has one; compiled ones cannot look, and attend through a mask of tokens times tokens. It does not look where there is a cache, since
 then a row is one sequence. So a call without a mask, positions and a cache gets a cache that keeps nothing; it is an argument of this
-call, and nothing else of transformers or of the model is touched.
+call. Nothing of the model is touched, and one function of transformers, where PyTorch is older than 2.14.
 """
 
 import functools
 import sys
+
+import torch
 
 _OF_SEQUENCES = ("attention_mask", "position_ids", "past_key_values")
 _KEPT = "_ebb_takes_a_cache"  # an attribute of models: does a cache that keeps nothing change nothing?
@@ -29,6 +31,18 @@ def cache_class():
             return key_states, value_states
 
     return NothingCached
+
+
+def _is_exporting():
+    return torch.compiler._is_exporting_flag
+
+
+def _tell_compiling_from_exporting():
+    """transformers makes masks for whatever is exported. Before 2.14 Dynamo traces torch.compiler.is_exporting() as True, always."""
+    masks = sys.modules["transformers.masking_utils"]
+    known = hasattr(masks, "is_torchdynamo_exporting") and hasattr(torch.compiler, "_is_exporting_flag")
+    if known and torch.__version__ < (2, 14):
+        masks.is_torchdynamo_exporting = _is_exporting
 
 
 def _text_config(model):
@@ -61,6 +75,8 @@ def learn(model, names, loss_of):
     except Exception:  # a model that keeps more than keys and values
         return
     vars(model)[_KEPT] = bool(plain.equal(cached))
+    if is_known(model):
+        _tell_compiling_from_exporting()
 
 
 def cache_for(model, made, given):

@@ -67,7 +67,7 @@ def _make(number, entry):
         f"return _apply({number}, ({options}), {inputs})",
         text.name,
         text.parameters(),
-        {"_apply": _apply, "_number_tensor": exchange.number_tensor, "__name__": MODULE},
+        {"_apply": _apply, "_number_tensor": exchange.number_tensor},
     )
     loss.__doc__ = text.doc() + "\n\nOf torch tensors; differentiated by PyTorch's autograd."
     loss.__module__ = MODULE
