@@ -197,6 +197,9 @@ def test_numbers_are_rounded_to_digits():
         np.testing.assert_allclose(rounded.numpy(), [1.2, 5.7, 1234.5])
     assert x.round(-2).tolist() == [0, 0, 1200] and round(x[0]).item() == x.round()[0].item() == 1
     assert f"{round(x.mean(), 2).item()}" == "413.8"
+    assert ebb.tensor([1e30, float("inf"), 0.25]).round(20).tolist() == ebb.tensor([1e30, float("inf"), 0.25]).tolist()
+    with pytest.raises(ValueError, match="round: decimals must lie between -30 and 30, got 31"):
+        x.round(31)
 
 
 def test_numpys_small_words():

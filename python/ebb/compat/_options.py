@@ -191,9 +191,12 @@ def _decimals(call):
     @rounded_once
     def scaled(x, decimals):
         scale = 10.0 ** abs(decimals)
-        return call(x * scale) / scale if decimals > 0 else call(x / scale) * scale
+        y = call(x * scale) / scale if decimals > 0 else call(x / scale) * scale
+        return _core.where(_core.isfinite(y), y, x)  # digits that a number does not have
 
     def rounded(x, decimals=0):
+        if abs(decimals) > 30:
+            raise ValueError(f"round: decimals must lie between -30 and 30, got {decimals}")
         return scaled(x, decimals) if decimals else call(x)
 
     return rounded
