@@ -250,7 +250,7 @@ case("trace", X)
 cases("inv inverse det logdet slogdet pinv", SQUARE)
 # Symmetric matrices: changing one element alone would break the symmetry.
 _SYMMETRIC = Matrix("44", positive=True)
-for _name in ("cholesky", "eigh", "linalg.eigh", "linalg.eigvalsh", "linalg.cholesky"):
+for _name in ("cholesky", "eigh", "linalg.eigh", "eigvalsh", "linalg.eigvalsh", "linalg.cholesky"):
     case(_name, _SYMMETRIC).symmetric()
 case("triangular_solve", SQUARE, Real("4n"), upper=True)
 case("cholesky_solve", Real("4n"), SQUARE)
@@ -373,7 +373,7 @@ for _made in CASES:
         _made.but(nan="ignored")
 
 # ---- torch.linalg
-cases("linalg.det linalg.inv linalg.slogdet linalg.svdvals linalg.pinv linalg.matrix_transpose", SQUARE)
+cases("linalg.det linalg.inv linalg.slogdet svdvals linalg.svdvals linalg.pinv linalg.matrix_transpose", SQUARE)
 case("linalg.matrix_rank", SQUARE).but(gradient=False)
 case("linalg.cholesky", _SYMMETRIC, upper=True).symmetric()
 case("linalg.solve", SQUARE, Real("4n"))

@@ -61,6 +61,7 @@ PARTS = {
 
 # Functions of the headers that Python spells differently, or that only a compiled language needs.
 SPELLED = {
+    "least_squares": "lstsq",
     "device_from_name": None,  # devices are named by strings
     "linear_loss": None,  # ebb.torch has it; formulas of Ebb's own tensors become strips
     "from_bytes": "tensor",
