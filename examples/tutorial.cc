@@ -13,7 +13,7 @@ int main() {
   // 1. Tensors
   Tensor a = tensor({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}});
   Tensor c = 2.0 * a + tensor({10.0, 20.0, 30.0});
-  std::cout << c << "\n" << c.shape().str() << " " << name(c.dtype()) << "\n";
+  std::cout << c << "\n" << c.shape() << " " << c.dtype() << "\n";
   std::cout << c.mean(0) << " " << c.max().item() << "\n";
   std::cout << a[1] << " " << a.slice(1, 0, 2) << "\n";
   std::cout << a.softmax() << "\n";
@@ -26,7 +26,7 @@ int main() {
 
   // 3. Data: 2000 drawn digits to learn from, 500 to be tested with
   Digits train = make_digits(2000, 1), test = make_digits(500, 2);
-  std::cout << train.images.shape().str() << " " << train.labels.slice(0, 0, 8) << "\n";
+  std::cout << train.images.shape() << " " << train.labels.slice(0, 0, 8) << "\n";
 
   // 4. A model is a function of its parameters
   Tensor w1 = variable(randn({784, 64}) * std::sqrt(2.0 / 784)), b1 = variable(zeros({64}));

@@ -3,6 +3,7 @@
 #include "ebb/standard.h"
 
 #include <cstdint>
+#include <iosfwd>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,6 +21,8 @@ inline constexpr int kDeviceKinds = 2, kMostDevices = 16;  // kinds, and devices
 
 std::string name(Device device);                 // "cpu", "cuda:1"
 Device device_from_name(std::string_view name);  // also "cuda", which is "cuda:0"; other names are an Error
+
+std::ostream& operator<<(std::ostream& os, Device device);  // its name
 
 // Whether tensors can be placed there. On a machine without a GPU this is true only for the CPU.
 bool is_available(Device device);

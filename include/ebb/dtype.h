@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iosfwd>
 #include <string_view>
 
 namespace ebb {
@@ -14,6 +15,8 @@ inline constexpr int kDTypeCount = 8;
 std::size_t size_of(DType dtype);            // bytes of one element
 std::string_view name(DType dtype);          // "f64", ..., "bool"
 DType dtype_from_name(std::string_view name);  // throws Error for an unknown name
+
+std::ostream& operator<<(std::ostream& os, DType dtype);  // its name
 
 constexpr bool is_floating(DType d) { return d <= DType::bf16; }
 constexpr bool is_half(DType d) { return d == DType::f16 || d == DType::bf16; }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <iosfwd>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +43,8 @@ class Shape {
   std::int64_t numel_ = 1;
   int rank_ = 0;
 };
+
+std::ostream& operator<<(std::ostream& os, const Shape& shape);  // as str()
 
 // Sizes as an argument, where −1 has a special meaning: {2, −1}, a vector, or another tensor's shape.
 class Sizes {

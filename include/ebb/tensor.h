@@ -84,6 +84,10 @@ class Tensor {
   // Indexing along the first axis, and NumPy's a[start:stop:step] along any.
   Tensor operator[](std::int64_t index) const;
   Tensor slice(std::int64_t axis, std::int64_t start, std::int64_t stop, std::int64_t step = 1) const;
+  Tensor select(std::int64_t axis, std::int64_t index) const;
+  Tensor narrow(std::int64_t axis, std::int64_t start, std::int64_t length) const;
+  std::vector<Tensor> split(std::int64_t size, std::int64_t axis = 0) const;
+  std::vector<Tensor> chunk(std::int64_t chunks, std::int64_t axis = 0) const;
 
   // Functions of one tensor, in the order they are read: x.exp().sum(1) is sum(exp(x), 1). Each is the function of that
   // name in ebb/ops, where its meaning is written.
@@ -94,6 +98,7 @@ class Tensor {
   Tensor permute(const Axes& axes) const;
   Tensor transpose(std::int64_t a, std::int64_t b) const;
   Tensor t() const;
+  Tensor flip(const Axes& axes = {}) const;
   Tensor expand(const Sizes& sizes) const;
   Tensor contiguous() const;
   Tensor to(DType dtype) const;  // cast(x, dtype)
@@ -106,6 +111,7 @@ class Tensor {
   Tensor min(const Axes& axes = {}, bool keepdim = false) const;
   Tensor var(const Axes& axes = {}, bool keepdim = false, double correction = 1) const;
   Tensor stddev(const Axes& axes = {}, bool keepdim = false, double correction = 1) const;
+  Tensor std(const Axes& axes = {}, bool keepdim = false, double correction = 1) const;  // stddev, as Python calls it
   Tensor norm(double p = 2, const Axes& axes = {}, bool keepdim = false) const;
   Tensor logsumexp(const Axes& axes = {}, bool keepdim = false) const;
   Tensor any(const Axes& axes = {}, bool keepdim = false) const;
@@ -113,15 +119,28 @@ class Tensor {
   Tensor argmax(std::optional<std::int64_t> axis = {}, bool keepdim = false) const;
   Tensor argmin(std::optional<std::int64_t> axis = {}, bool keepdim = false) const;
   Tensor cumsum(std::int64_t axis) const;
+  Tensor median(std::optional<std::int64_t> axis = {}, bool keepdim = false) const;
+  Tensor argsort(std::int64_t axis = -1, bool descending = false) const;
+  std::pair<Tensor, Tensor> sort(std::int64_t axis = -1, bool descending = false) const;
+  std::pair<Tensor, Tensor> topk(std::int64_t k, std::int64_t axis = -1, bool largest = true) const;
 
   Tensor exp() const;
+  Tensor expm1() const;
   Tensor log() const;
+  Tensor log1p() const;
   Tensor sqrt() const;
+  Tensor rsqrt() const;
+  Tensor reciprocal() const;
   Tensor square() const;
   Tensor abs() const;
+  Tensor sign() const;
+  Tensor floor() const;
+  Tensor ceil() const;
+  Tensor round() const;
   Tensor sin() const;
   Tensor cos() const;
   Tensor tanh() const;
+  Tensor erf() const;
   Tensor sigmoid() const;
   Tensor relu() const;
   Tensor softmax(int axis = -1) const;

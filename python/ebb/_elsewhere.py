@@ -41,6 +41,13 @@ TENSOR = {
     "values": "max, min and median give values alone; argmax and argmin give positions",
     "indices": "max, min and median give values alone; argmax and argmin give positions",
     "storage": "x.numpy() shares the memory",
+    "tobytes": "use x.numpy().tobytes()",
+    **dict.fromkeys(("tofile", "dump"), "use ebb.io.save_npy(path, x)"),
+    **dict.fromkeys(("fill", "put", "partition", "resize"), f"{VALUES}; use full_like, index_put, sort or reshape"),
+    **dict.fromkeys(("argpartition",), "use argsort or topk"),
+    "flat": "use x.flatten()",
+    "compress": "use x[mask]",
+    **dict.fromkeys(("real", "imag", "conj", "conjugate"), "there are no complex numbers"),
     "data_ptr": "x.numpy() shares the memory, x.numpy().ctypes.data is its address",
 }
 
@@ -110,9 +117,23 @@ def of_module(module, hints):
     return __getattr__
 
 
+# PyTorch's functions that write, as calls that return what they would have written.
+INIT = {
+    **{f"{name}_": f"nn.init.{name}(layer.weight.shape)" for name in ("kaiming_normal", "kaiming_uniform", "xavier_normal")},
+    **{f"{name}_": f"nn.init.{name}(layer.weight.shape)" for name in ("xavier_uniform", "orthogonal")},
+    "normal_": "nn.init.normal(layer.weight.shape, mean=0.0, deviation=0.02)",
+    "uniform_": "nn.init.uniform(layer.weight.shape, low=0.0, high=1.0)",
+    "trunc_normal_": "nn.init.truncated_normal(layer.weight.shape, deviation=0.02)",
+    "constant_": "ebb.full_like(layer.weight, 0.1)",
+    "zeros_": "ebb.zeros_like(layer.weight)",
+    "ones_": "ebb.ones_like(layer.weight)",
+    "eye_": "ebb.eye(*layer.weight.shape)",
+}
+
+
 def of_init(name):
     """__getattr__ of ebb.nn.init, whose functions return what PyTorch's write."""
     said = f"module 'ebb.nn.init' has no attribute '{name}'"
-    if name.endswith("_") and not name.startswith("_"):
-        said += f": {VALUES}; use layer.weight = nn.Parameter(nn.init.{name[:-1]}(layer.weight.shape))"
+    if name in INIT:
+        said += f": {VALUES}; use layer.weight = nn.Parameter({INIT[name]})"
     raise AttributeError(said, name=name)

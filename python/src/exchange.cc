@@ -67,6 +67,15 @@ bool dtype_of_format(const char* format, Py_ssize_t width, DType& out) {
   }
 }
 
+// An array's elements in words: 'O' or '3w' means little to whoever has read a table.
+std::string elements_of(const std::string& format) {
+  if (format.starts_with("T{")) return "records";
+  if (format.ends_with('w') || format.ends_with('s') || format.ends_with('u')) return "text";
+  if (format.find('Z') != format.npos) return "complex numbers";
+  if (format == "O") return "Python objects";
+  return "elements of format '" + format + "'";
+}
+
 struct Exported {
   std::unique_ptr<MemoryView> view;
   std::array<Py_ssize_t, Shape::kMaxRank> shape{}, strides{};
@@ -146,7 +155,7 @@ Tensor from_buffer(nb::handle object, Copy copy, const char* op) {
   const std::string format = view->format ? view->format : "B";
   if (!dtype_of_format(view->format, view->itemsize, dtype))
     refuse(Error::Kind::type,
-           "there is no dtype for elements of format '" + format + "'; convert the array first (astype)");
+           "there is no dtype for " + elements_of(format) + "; convert the array first, for example by astype(float)");
   // The buffer protocol's promise when strides are requested, and no indirection.
   if (view->itemsize != static_cast<Py_ssize_t>(size_of(dtype)))
     refuse(Error::Kind::type, "the array's elements have the format '" + format + "' and " +

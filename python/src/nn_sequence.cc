@@ -133,8 +133,8 @@ void bind_init(nb::module_& m) {
         [f = f](const Shape& shape, double gain, DType dtype) { return f(shape, {.gain = gain, .dtype = dtype}); },
         doc(name), "shape"_a, "gain"_a = 1.0, "dtype"_a = kF32);
   }
-  m.def("uniform", nn::uniform, doc("uniform"), "shape"_a, "low"_a, "high"_a, "dtype"_a = kF32);
-  m.def("normal", nn::normal, doc("normal"), "shape"_a, "mean"_a, "deviation"_a, "dtype"_a = kF32);
+  m.def("uniform", nn::uniform, doc("uniform"), "shape"_a, "low"_a = 0.0, "high"_a = 1.0, "dtype"_a = kF32);
+  m.def("normal", nn::normal, doc("normal"), "shape"_a, "mean"_a = 0.0, "deviation"_a = 1.0, "dtype"_a = kF32);
   m.def("orthogonal", nn::orthogonal, doc("orthogonal"), "shape"_a, "gain"_a = 1.0, "dtype"_a = kF32);
   m.def(
       "truncated_normal",

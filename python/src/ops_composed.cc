@@ -121,8 +121,16 @@ void bind_arrange(const Api& api) {
 void bind_decompositions(const Api& api) {
   for (auto [name, f] : {std::pair{"slogdet", &slogdet}, {"eigh", eigh}, {"qr", qr}}) function(api, name, f, "a"_a);
   function(api, "svd", svd, "a"_a);
+  for (auto [name, f] : {std::pair{"svdvals", &svdvals}, {"eigvalsh", &eigvalsh}}) function(api, name, f, "a"_a);
   function(api, "pinv", pinv, "a"_a, "rtol"_a.none() = nb::none());
   function(api, "lstsq", lstsq, "a"_a, "b"_a, "rtol"_a.none() = nb::none());
+  function(
+      api, "_least_squares",
+      [](const Tensor& a, const Tensor& b, std::optional<double> rtol) {
+        const LeastSquares found = least_squares(a, b, rtol);
+        return tuple_of(found.solution, found.residuals, found.rank, found.singular_values);
+      },
+      "a"_a, "b"_a, "rtol"_a.none() = nb::none());
 }
 
 // None, one for all axes, or one for each.

@@ -6,6 +6,7 @@
 #include "bind.h"
 #include "core/format_error.h"
 #include "ebb/autograd.h"
+#include "ebb/ops.h"
 #include "ops/build.h"
 
 namespace ebb::python {
@@ -21,7 +22,9 @@ struct Literal {
 
   void add(nb::handle h, std::size_t depth) {
     PyObject* o = h.ptr();
+    if (PyRange_Check(o)) return add(nb::list(h), depth);
     if (PyList_Check(o) || PyTuple_Check(o)) {
+      require(depth < Shape::kMaxRank, "tensor: the lists are nested more than {} deep", Shape::kMaxRank);
       const auto n = static_cast<std::int64_t>(PySequence_Size(o));
       if (count == 0 && depth == shape.size()) shape.push_back(n);
       require(depth < shape.size() && shape[depth] == n, "tensor: the lists are ragged; level {} has {} and {} items",
@@ -41,7 +44,9 @@ struct Literal {
                 : t->dtype() == DType::bool_ ? Scalar(t->item<bool>())
                                              : Scalar(t->item<std::int64_t>());
       } else if (PyIndex_Check(o)) {
-        value = Scalar(nb::cast<std::int64_t>(nb::steal(PyNumber_Index(o))));
+        const nb::object index = nb::steal(PyNumber_Index(o));  // an array has the slot, too, and refuses
+        if (!index.is_valid()) throw nb::python_error();
+        value = Scalar(nb::cast<std::int64_t>(index));
       } else {
         const double real = PyFloat_AsDouble(o);
         if (real == -1 && PyErr_Occurred()) {
@@ -75,6 +80,21 @@ Tensor array_in(nb::handle data, bool copy) {
   return nb::cast<Tensor>(copy ? convert(data, true) : convert(data));
 }
 
+// Do the lists begin with a tensor or an array that has axes? Such lists are stacked: their items keep their dtypes.
+bool holds_arrays(nb::handle data) {
+  nb::object first = nb::borrow(data);
+  for (int depth = 0; PyList_Check(first.ptr()) || PyTuple_Check(first.ptr()); ++depth) {
+    if (depth == Shape::kMaxRank || PySequence_Size(first.ptr()) == 0) return false;
+    first = nb::steal(PySequence_GetItem(first.ptr(), 0));
+    if (!first.is_valid()) throw nb::python_error();
+  }
+  if (const Tensor* t = tensor_in(first)) return t->rank() > 0;
+  if (!nb::hasattr(first, "__array__") || !nb::hasattr(first, "shape")) return false;
+  const Py_ssize_t rank = PySequence_Size(nb::object(first.attr("shape")).ptr());
+  if (rank < 0) throw nb::python_error();
+  return rank > 0;
+}
+
 Tensor make_tensor(nb::handle data, std::optional<DType> dtype, bool requires_grad) {
   Tensor x;
   if (const Tensor* t = tensor_in(data)) {
@@ -83,6 +103,10 @@ Tensor make_tensor(nb::handle data, std::optional<DType> dtype, bool requires_gr
     x = array_in(data, true);
   } else if (nb::hasattr(data, "__array__")) {
     x = array_in(data.attr("__array__")(), true);
+  } else if (holds_arrays(data)) {
+    std::vector<Tensor> items;
+    for (nb::handle item : data) items.push_back(make_tensor(item, dtype, false));
+    x = stack(items);
   } else {
     Literal literal;
     literal.add(data, 0);

@@ -9,6 +9,7 @@ import pytest
 import ebb
 import ebb.nn as nn
 import ebb.nn.functional as F
+from ebb import _elsewhere
 from ebb.data import DataLoader, Dataset, TensorDataset
 
 
@@ -93,6 +94,12 @@ def test_derivatives_of_sinc_are_finite_at_zero():
         (lambda: ebb.randn(2, 3).max(1).values, "argmax"),
         (lambda: nn.Sequential().register_buffer("b", 1), "nn.Buffer"),
         (lambda: nn.init.xavier_uniform_, "nn.init.xavier_uniform(layer.weight.shape)"),
+        (lambda: nn.init.constant_, "ebb.full_like(layer.weight, 0.1)"),
+        (lambda: nn.Sequential([nn.Linear(2, 2)]), "Sequential: layer 0 is a list, which cannot be called; use Sequential(*layers)"),
+        (lambda: nn.Sequential(nn.ReLU(), dict(a=nn.ReLU())), "layer 1 is a dict, which cannot be called; use Sequential(*layers.v"),
+        (lambda: nn.Sequential(3), "layer 0 is a int, which cannot be called"),
+        (lambda: ebb.zeros(2).tobytes(), "x.numpy().tobytes()"),
+        (lambda: ebb.zeros(2).fill(1), "full_like"),
         (lambda: ebb.optim.SGD(lr=0.1).zero_grad(), "nothing to zero"),
         (lambda: ebb.optim.Adam([ebb.zeros(2)], lr=0.1), "step(model, gradients)"),
         (lambda: ebb.optim.Adam(learning_rate=0.1), "Adam: got an unexpected keyword argument 'learning_rate'; its"),
@@ -125,6 +132,82 @@ def test_what_is_not_there_says_what_is(call, hint):
     with pytest.raises((AttributeError, TypeError)) as error:
         call()
     assert hint in str(error.value)
+
+
+@pytest.mark.parametrize("name", sorted(_elsewhere.INIT))
+def test_what_is_said_of_first_values_runs_as_it_is_said(name):
+    layer = nn.Linear(3, 2)
+    with pytest.raises(AttributeError) as error:
+        getattr(nn.init, name)
+    call = str(error.value).split("use ")[1]
+    exec(call, {"ebb": ebb, "nn": nn, "layer": layer})
+    assert layer.weight.shape == (2, 3) and layer.weight.requires_grad
+
+
+def test_first_values_have_pytorchs_defaults():
+    ebb.manual_seed(0)
+    normal, uniform = nn.init.normal(4000), nn.init.uniform(4000)
+    assert abs(normal.mean().item()) < 0.06 and abs(normal.std().item() - 1) < 0.05
+    assert 0 <= uniform.min().item() < 0.01 and 0.99 < uniform.max().item() <= 1
+
+
+def test_lists_of_arrays_are_stacked():
+    rows = [np.array([1.0, 2.0]), np.array([3.0, 4.0])]
+    assert ebb.tensor(rows).tolist() == ebb.asarray(rows).tolist() == [[1, 2], [3, 4]] and ebb.tensor(rows).dtype == ebb.f64
+    assert ebb.tensor(rows, dtype="f32").dtype == ebb.f32
+    assert ebb.tensor([[*rows], [*rows]]).shape == (2, 2, 2) and ebb.tensor((ebb.ones(2), ebb.zeros(2))).tolist() == [[1, 1], [0, 0]]
+    assert ebb.tensor([np.float64(1), 2.5]).dtype == ebb.f32 and ebb.tensor([np.array(1.0), 2]).tolist() == [1, 2]
+    assert ebb.tensor(range(3)).tolist() == [0, 1, 2] and ebb.tensor([range(2), range(2)]).tolist() == [[0, 1], [0, 1]]
+    assert ebb.zeros(3)[[np.array([0, 1])]].shape == (1, 2) and ebb.tensor([np.zeros((0, 2))]).shape == (1, 0, 2)
+    x = ebb.variable(ebb.tensor([1.0, 2.0]))
+    assert ebb.backward((ebb.tensor([x, x * x]) * ebb.tensor([[1.0], [10.0]])).sum())[x].tolist() == [21, 41]
+
+
+def test_lists_that_are_no_arrays_say_why():
+    endless = []
+    endless.append(endless)
+    for data, why in (
+        (endless, "nested more than 8 deep"),
+        ([np.ones(2), np.ones(3)], "stack"),
+        ([np.ones(2), 1.0], "stack"),
+        ([1.0, np.ones(2)], "only integer scalar arrays"),
+        ([1.0, ebb.ones(2)], "only one element can be read"),
+        ([np.array(["a"])], "no dtype for text"),
+        (np.array([1.5, None], object), "no dtype for Python objects"),
+        (np.array([1j]), "no dtype for complex numbers"),
+        (np.array([1], np.uint16), "no dtype for elements of format 'H'"),
+        (np.array([(1, 2.0)], [("a", "i4"), ("b", "f8")]), "no dtype for records"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=why):
+            ebb.tensor(data)
+
+
+def test_sorted_values_and_positions_have_their_names():
+    x = ebb.tensor([[3.0, 1.0, 2.0]])
+    assert x.sort().values.tolist() == [[1, 2, 3]] and ebb.sort(x, dim=-1, descending=True).indices.tolist() == [[0, 2, 1]]
+    assert x.topk(2).indices.tolist() == [[0, 2]] and ebb.topk(ebb.tensor(5.0), 1).values.item() == 5
+    values, places = x.topk(1)
+    assert values.item() == 3 and places.item() == 0
+
+
+def test_numbers_are_rounded_to_digits():
+    x = ebb.tensor([1.234, 5.675, 1234.5], dtype="f64")
+    for rounded in (x.round(1), ebb.round(x, 1), x.round(decimals=1), round(x, 1)):
+        np.testing.assert_allclose(rounded.numpy(), [1.2, 5.7, 1234.5])
+    assert x.round(-2).tolist() == [0, 0, 1200] and round(x[0]).item() == x.round()[0].item() == 1
+    assert f"{round(x.mean(), 2).item()}" == "413.8"
+
+
+def test_numpys_small_words():
+    x = ebb.ones((2, 3), dtype="f64")
+    assert x.copy().tolist() == x.tolist() and x.itemsize == 8 and x.nbytes == 48
+
+
+def test_a_part_of_a_stack_of_layers_is_one():
+    ebb.manual_seed(0)
+    net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+    x = ebb.ones((1, 2))
+    assert net[:2](x).shape == (1, 3) and ebb.allclose(net[2:](net[:2](x)), net(x)) and net[0].weight.shape == (3, 2)
 
 
 def test_hints_do_not_make_attributes():

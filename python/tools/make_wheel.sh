@@ -19,6 +19,7 @@ rm -f "$output/${plain%-*}"-*"$machine"  # of the same Python and processor; oth
 PATH=$(dirname "$python"):$PATH "$python" -m auditwheel repair --strip --wheel-dir "$output" "$folder"/plain/ebb_grad-*.whl \
   >"$folder/auditwheel.txt" 2>&1 || { cat "$folder/auditwheel.txt"; exit 1; }
 wheel=$(echo "$output/${plain%-*}"-*"$machine")
+"$python" "$source/python/tools/bundled_licenses.py" "$wheel"
 case $wheel in  # python/compat/older_systems.cc; the tag names the oldest glibc
   *manylinux_2_3[5-9]*) [ "$("$python" -c 'import platform; print(platform.libc_ver()[1])')" != 2.36 ] || { echo "$wheel needs more than glibc 2.34"; exit 1; } ;;
 esac

@@ -204,6 +204,28 @@ std::vector<Tensor> eigh_rule(const Tensor& grad, const Tensor& output, const st
   return {0.5 * (all + T(all))};
 }
 
+Tensor packed_eigh(const char* op, const Tensor& a) {
+  require_matrices(op, a);
+  const std::int64_t n = a.size(-1);
+  require(a.size(-2) == n, "{}: needs square matrices, got shape {}", op, a.shape());
+  return custom_function(
+      [&](const std::vector<Tensor>& x) {
+        const auto there = each_matrix_there(Decomposition::eigh, op, x[0], tril(x[0]), n + 1, n);
+        return there ? *there : each_matrix<SymmetricEigenvalues>(op, x[0], n + 1, n);
+      },
+      eigh_rule, {a});
+}
+
+// Values without their vectors: Ā = L·diag(v̄)·Rᵀ with the vectors in the columns of L and R, which has no poles where
+// values are equal. The vectors keep their own history, for second derivatives.
+Tensor values_alone(const Tensor& a, const Tensor& values, const Tensor& left, const Tensor& right) {
+  return custom_function([&](const std::vector<Tensor>&) { return values; },
+                         [left, right](const Tensor& grad, const Tensor&, const std::vector<Tensor>&) {
+                           return std::vector<Tensor>{matmul(left * unsqueeze(grad, -2), T(right))};
+                         },
+                         {a});
+}
+
 // ---- singular values: [U; S; V], k columns
 // ---------------------------------------------------------------------------
 
@@ -250,15 +272,21 @@ std::vector<Tensor> svd_rule(const Tensor& grad, const Tensor& output, const std
   return {all};
 }
 
-Tensor packed_svd(const Tensor& a) {
+Tensor packed_svd(const char* op, const Tensor& a) {
+  require_matrices(op, a);
   const std::int64_t m = a.size(-2), n = a.size(-1);
   return custom_function(
       [&](const std::vector<Tensor>& x) {
         const std::int64_t rows = m + 1 + n, columns = std::min(m, n);
-        const auto there = each_matrix_there(Decomposition::svd, "svd", x[0], x[0], rows, columns);
-        return there ? *there : each_matrix<SingularValues>("svd", x[0], rows, columns);
+        const auto there = each_matrix_there(Decomposition::svd, op, x[0], x[0], rows, columns);
+        return there ? *there : each_matrix<SingularValues>(op, x[0], rows, columns);
       },
       svd_rule, {a});
+}
+
+Tensor singular_values(const Tensor& a, const Tensor& packed) {
+  const std::int64_t m = a.size(-2), n = a.size(-1);
+  return values_alone(a, select(packed, -2, m), rows_of(packed, 0, m), rows_of(packed, m + 1, n));
 }
 
 // ---- Q and R of a matrix that is no wider than high: [Q; R]
@@ -345,16 +373,13 @@ std::pair<Tensor, Tensor> slogdet(const Tensor& a) {
 }
 
 std::pair<Tensor, Tensor> eigh(const Tensor& a) {
-  require_matrices("eigh", a);
-  const std::int64_t n = a.size(-1);
-  require(a.size(-2) == n, "eigh: needs square matrices, got shape {}", a.shape());
-  const Tensor packed = custom_function(
-      [&](const std::vector<Tensor>& x) {
-        const auto there = each_matrix_there(Decomposition::eigh, "eigh", x[0], tril(x[0]), n + 1, n);
-        return there ? *there : each_matrix<SymmetricEigenvalues>("eigh", x[0], n + 1, n);
-      },
-      eigh_rule, {widen(a)});
-  return {cast(select(packed, -2, 0), a.dtype()), cast(rows_of(packed, 1, n), a.dtype())};
+  const Tensor packed = packed_eigh("eigh", widen(a));
+  return {cast(select(packed, -2, 0), a.dtype()), cast(rows_of(packed, 1, a.size(-1)), a.dtype())};
+}
+
+Tensor eigvalsh(const Tensor& a) {
+  const Tensor wide = widen(a), packed = packed_eigh("eigvalsh", wide), v = rows_of(packed, 1, a.size(-1));
+  return cast(values_alone(wide, select(packed, -2, 0), v, v), a.dtype());
 }
 
 // A wide matrix [X, Y] has the Q of X, and R = [Qᵀ·X, Qᵀ·Y].
@@ -376,32 +401,36 @@ std::pair<Tensor, Tensor> qr(const Tensor& a) {
 }
 
 std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& a) {
-  require_matrices("svd", a);
+  const Tensor packed = packed_svd("svd", widen(a));
   const std::int64_t m = a.size(-2), n = a.size(-1);
-  const Tensor packed = packed_svd(widen(a));
   return {cast(rows_of(packed, 0, m), a.dtype()), cast(select(packed, -2, m), a.dtype()),
           cast(T(rows_of(packed, m + 1, n)), a.dtype())};
 }
 
+Tensor svdvals(const Tensor& a) {
+  const Tensor wide = widen(a);
+  return cast(singular_values(wide, packed_svd("svdvals", wide)), a.dtype());
+}
+
 namespace {
 
-double epsilon(DType dtype) { return dtype == DType::f64 ? 0x1p-52 : 0x1p-23; }
+// Up to which multiple of the largest singular value the others count as 0.
+double relative_cut(const Tensor& a, std::optional<double> rtol) {
+  const double epsilon = a.dtype() == DType::f64 ? 0x1p-52 : 0x1p-23;
+  return rtol.value_or(static_cast<double>(std::max(a.size(-2), a.size(-1))) * epsilon);
+}
 
-}  // namespace
+Tensor counts(const Tensor& s, double cut) { return s > cut * max(s, -1, true); }
 
 // P = V·diag(1/s)·Uᵀ. Where the rank does not change (Golub and Pereyra, 1973),
 //   dP = −P·dA·P + P·Pᵀ·dAᵀ·(I − A·P) + (I − P·A)·dAᵀ·Pᵀ·P
 // so Ā = −Pᵀ·G·Pᵀ + (I − A·P)·Gᵀ·P·Pᵀ + Pᵀ·P·Gᵀ·(I − P·A) for the cotangent G of P.
-Tensor pinv(const Tensor& a, std::optional<double> rtol) {
-  require_matrices("pinv", a);
+Tensor pseudo_inverse(const Tensor& a, const Tensor& packed, double cut) {
   const std::int64_t m = a.size(-2), n = a.size(-1);
-  const double cut = rtol.value_or(static_cast<double>(std::max(m, n)) * epsilon(a.dtype()));
-  if (a.numel() == 0) return T(a);
-  const Tensor y = custom_function(
-      [&](const std::vector<Tensor>& x) {
-        const Tensor packed = packed_svd(x[0]), s = select(packed, -2, m);
-        const Tensor counts = s > cut * max(s, -1, true);
-        const Tensor inverse = where(counts, reciprocal(where(counts, s, 1)), 0);
+  return custom_function(
+      [&](const std::vector<Tensor>&) {
+        const Tensor s = select(packed, -2, m), kept = counts(s, cut);
+        const Tensor inverse = where(kept, reciprocal(where(kept, s, 1)), 0);
         return matmul(rows_of(packed, m + 1, n) * unsqueeze(inverse, -2), T(rows_of(packed, 0, m)));
       },
       [](const Tensor& g, const Tensor& p, const std::vector<Tensor>& inputs) -> std::vector<Tensor> {
@@ -410,19 +439,37 @@ Tensor pinv(const Tensor& a, std::optional<double> rtol) {
         const Tensor right = T(g) - matmul(matmul(T(g), p), a);  // Gᵀ·(I − P·A)
         return {matmul(matmul(left, p), T(p)) + matmul(T(p), matmul(p, right)) - matmul(matmul(T(p), g), T(p))};
       },
-      {widen(a)});
-  return cast(y, a.dtype());
+      {a});
 }
 
-Tensor lstsq(const Tensor& a, const Tensor& b, std::optional<double> rtol) {
+}  // namespace
+
+Tensor pinv(const Tensor& a, std::optional<double> rtol) {
+  require_matrices("pinv", a);
+  if (a.numel() == 0) return T(a);
+  const Tensor wide = widen(a);
+  return cast(pseudo_inverse(wide, packed_svd("pinv", wide), relative_cut(a, rtol)), a.dtype());
+}
+
+LeastSquares least_squares(const Tensor& a, const Tensor& b, std::optional<double> rtol) {
   require_matrices("lstsq", a);
   const bool vector = b.rank() == a.rank() - 1;
   require(b.rank() >= 1 && b.size(vector ? -1 : -2) == a.size(-2),
           "lstsq: a matrix of shape {} and a right-hand side of shape {} do not fit", a.shape(), b.shape());
   const DType dtype = promote(a.dtype(), b.dtype());
-  const double cut = rtol.value_or(static_cast<double>(std::max(a.size(-2), a.size(-1))) * epsilon(a.dtype()));
-  const Tensor p = pinv(widen(cast(a, dtype)), cut), right = widen(cast(b, dtype));
-  return cast(vector ? select(matmul(p, unsqueeze(right, -1)), -1, 0) : matmul(p, right), dtype);
+  const Tensor wide = widen(cast(a, dtype)), right = widen(cast(b, dtype)), packed = packed_svd("lstsq", wide);
+  const double cut = relative_cut(a, rtol);
+  const Tensor columns = vector ? unsqueeze(right, -1) : right, s = singular_values(wide, packed);
+  const Tensor x = a.numel() == 0 ? matmul(T(wide), columns) : matmul(pseudo_inverse(wide, packed, cut), columns);
+  const auto in_shape_of_b = [&](const Tensor& y) { return cast(vector ? select(y, -1, 0) : y, dtype); };
+  return {.solution = in_shape_of_b(x),
+          .residuals = cast(sum(square(matmul(wide, x) - columns), -2), dtype),
+          .rank = s.size(-1) == 0 ? sum(cast(s, DType::i64), -1) : sum(cast(counts(s, cut), DType::i64), -1),
+          .singular_values = cast(s, dtype)};
+}
+
+Tensor lstsq(const Tensor& a, const Tensor& b, std::optional<double> rtol) {
+  return least_squares(a, b, rtol).solution;
 }
 
 }  // namespace ebb

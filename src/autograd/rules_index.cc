@@ -5,6 +5,7 @@
 #include "core/format_error.h"
 #include "ebb/backward/index.h"
 #include "ebb/ops.h"
+#include "ops/banded_nodes.h"
 #include "ops/index_nodes.h"
 #include "ops/shape_nodes.h"
 
@@ -113,6 +114,11 @@ Cotangents index_zero_add_rule(const RuleContext& c) {
 }
 // Σ y·w·x[index] is linear in x, w and y: see ops/index_nodes.h.
 Cotangents weighted_gather_rule(const RuleContext& c) {
+  if (is_banded(c.attrs)) {
+    BandedCall call = options_as<BandedCall>(c.attrs);
+    call.transposed = !call.transposed;
+    return {banded_node(c.grad, c.inputs[1], c.inputs[2], call, c.inputs[0].shape()), {}, {}};
+  }
   Cotangents out(3);
   if (c.needs[0]) out[0] = weighted_scatter_node(c.grad, c.inputs[1], c.inputs[2], c.inputs[0].size(2));
   if (c.needs[2]) out[2] = gather_dot_node(c.inputs[0], c.grad, c.inputs[1]);

@@ -68,7 +68,9 @@ bool Gradients::contains(const Tensor& variable) const {
 Gradients backward(const Tensor& loss, const BackwardOptions& options) {
   require(loss.defined(), "backward: the loss has no value");
   const Tensor g = seed("backward", loss, options.grad);
-  require((loss.node()->history & 1) != 0, "backward: the loss depends on no variable; make one with variable(x)");
+  require((loss.node()->history & 1) != 0,
+          "backward: the loss depends on no variable; make one with variable(x); gradients have a history where backward "
+          "was asked for it by create_graph");
   NoHistory off(!options.create_graph);
   ReversePass pass;
   pass.outputs = {loss};

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <charconv>
 #include <optional>
+#include <ostream>
 
 #include "core/device_table.h"
 #include "core/format_error.h"
@@ -25,6 +26,8 @@ thread_local std::optional<Device> in_scope;
 std::string name(Device device) {
   return device.kind == Device::Kind::cpu ? "cpu" : fmt::format("cuda:{}", device.index);
 }
+
+std::ostream& operator<<(std::ostream& os, Device device) { return os << name(device); }
 
 Device device_from_name(std::string_view text) {
   if (text == "cpu") return {};

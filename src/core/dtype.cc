@@ -3,6 +3,7 @@
 
 #include <array>
 #include <bit>
+#include <ostream>
 
 #include "core/format_error.h"
 #include "ebb/tensor.h"
@@ -23,6 +24,7 @@ constexpr std::array<Row, kDTypeCount> kRows = {
 std::size_t size_of(DType dtype) { return kRows[static_cast<std::size_t>(dtype)].bytes; }
 
 std::string_view name(DType dtype) { return kRows[static_cast<std::size_t>(dtype)].name; }
+std::ostream& operator<<(std::ostream& os, DType dtype) { return os << name(dtype); }
 
 DType dtype_from_name(std::string_view name) {
   for (int i = 0; i < kDTypeCount; ++i) {

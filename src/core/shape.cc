@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <ostream>
 
 #include "core/format_error.h"
 
@@ -74,6 +75,7 @@ Shape Shape::inserted(int axis, std::int64_t size) const {
 }
 
 std::string Shape::str() const { return text_of(begin(), rank_); }
+std::ostream& operator<<(std::ostream& os, const Shape& shape) { return os << shape.str(); }
 
 Strides contiguous_strides(const Shape& shape) {
   Strides strides;

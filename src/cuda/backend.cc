@@ -13,6 +13,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include <fmt/format.h>
+
 #include "core/format_error.h"
 #include "cuda/library/aligned_product.h"
 #include "cuda/library/cudnn.h"
@@ -35,6 +37,7 @@ namespace {
 // A text, shared by all sweeps that have it; what depends on it is computed once.
 struct Text {
   std::atomic<Function> sweep{nullptr}, finish{nullptr};
+  std::vector<Function> later;  // sweep_1, ...: known before `sweep` is
   struct Many {
     std::string text;
     std::shared_future<void> compiled;
@@ -116,11 +119,17 @@ class CudaBackend final : public Backend, private Recordings {
     if (!kernel) {
       sweep->compiled.get();
       if (text.finish_blocks) shared.finish.store(finish_kernel(text), std::memory_order_release);
+      if (text.launches > 1) {
+        std::vector<Function> later = later_kernels(text);
+        std::lock_guard guard(shared.mutex);
+        if (shared.later.empty()) shared.later = std::move(later);
+      }
       shared.sweep.store(kernel = sweep_kernel(text), std::memory_order_release);
     }
     BufferPtr workspace;
     const std::vector<std::uint64_t> words = bind(sweep, text, arguments, run, workspace);
     launch_sweep(kernel, text, words);
+    for (const Function later : shared.later) launch_sweep(later, text, words);
     if (text.finish_blocks)
       gpu_.launch_behind(shared.finish.load(std::memory_order_acquire), text.finish_blocks, words, text.finish_threads);
   }
@@ -247,6 +256,13 @@ class CudaBackend final : public Backend, private Recordings {
   Function sweep_kernel(const SweepText& text) {
     return gpu_.kernel({text.text, false, text.has_dynamic_shared, text.spill_blocks()}, "sweep");
   }
+  std::vector<Function> later_kernels(const SweepText& text) {
+    std::vector<Function> later;
+    for (int k = 1; k < text.launches; ++k)
+      later.push_back(gpu_.kernel({text.text, false, text.has_dynamic_shared, text.spill_blocks()},
+                                  fmt::format("sweep_{}", k).c_str()));
+    return later;
+  }
   Function finish_kernel(const SweepText& text) {
     return gpu_.kernel({text.text, false, false, text.spill_blocks()}, "finish");
   }
@@ -282,6 +298,7 @@ class CudaBackend final : public Backend, private Recordings {
     BufferPtr workspace;
     const std::vector<std::uint64_t> words = bind(sweep, text, arguments, run, workspace);
     launch_sweep(sweep_kernel(text), text, words);
+    for (const Function later : later_kernels(text)) launch_sweep(later, text, words);
     if (text.finish_blocks) gpu_.launch_behind(finish_kernel(text), text.finish_blocks, words, text.finish_threads);
   }
 

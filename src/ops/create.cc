@@ -88,7 +88,11 @@ Tensor linspace(double start, double end, std::int64_t count, DType dtype) {
 Tensor eye(std::int64_t rows, std::optional<std::int64_t> columns, DType dtype) {
   const std::int64_t n = columns.value_or(rows);
   require(rows >= 0 && n >= 0, "eye: sizes must not be negative, got {} and {}", rows, n);
-  const DType counted = std::max(rows, n) < std::int64_t{1} << 31 ? DType::i32 : DType::i64;  // i64 takes twice as long
+  // Loops of machine code compare floats, where these can count; i64 takes twice as long as i32.
+  const std::int64_t most = std::max(rows, n);
+  const DType counted = most < std::int64_t{1} << 24   ? DType::f32
+                        : most < std::int64_t{1} << 31 ? DType::i32
+                                                       : DType::i64;
   return cast(reshape(cast(iota(rows), counted), {rows, 1}) == reshape(cast(iota(n), counted), {1, n}), dtype);
 }
 

@@ -93,8 +93,9 @@ Tensor wide_matmul(const Tensor& a, const Tensor& b, DType dtype) {
 }
 
 Tensor dot(const Tensor& a, const Tensor& b) {
-  require(a.rank() == 1 && a.shape() == b.shape(), "dot: needs two vectors of equal length, got shapes {} and {}",
-          a.shape(), b.shape());
+  require(a.rank() == 1 && a.shape() == b.shape(),
+          "dot: needs two vectors of equal length, got shapes {} and {}; matmul multiplies matrices", a.shape(),
+          b.shape());
   // A single number is an ordinary sum, with gradients that fuse; panels, made for many outputs, take longer.
   const DType dtype = promote(a.dtype(), b.dtype());
   if (is_floating(dtype)) return cast(sum(widen(cast(a, dtype)) * widen(cast(b, dtype))), dtype);

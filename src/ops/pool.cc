@@ -7,6 +7,7 @@
 #include "ebb/ops.h"
 #include "graph/formula.h"
 #include "ops/build.h"
+#include "ops/index_nodes.h"
 #include "ops/pool_parts.h"
 #include "ops/shape_nodes.h"
 
@@ -61,13 +62,24 @@ void require_floating(const char* op, const Tensor& x) {
   require(is_floating(x.dtype()), Error::Kind::type, "{}: needs floating elements, got {}", op, x.dtype());
 }
 
+// Whether no element is in two windows: those of one axis never meet, or there is only one.
+bool are_disjoint(const PoolWindows& p) {
+  for (int d = 0; d < 2; ++d) {
+    const auto k = static_cast<std::size_t>(d);
+    const std::int64_t outputs = p.output[d + 2], reach = p.call.conv.dilation[k] * (p.call.window[k] - 1) + 1;
+    if (outputs > 1 && (p.call.adaptive ? p.image[d + 2] % outputs != 0 : p.call.conv.stride[k] < reach)) return false;
+  }
+  return true;
+}
+
 std::pair<Tensor, Tensor> largest_elements(const Tensor& x, const PoolWindows& p) {
   const Tensor image = reshape(x, p.image);
   const Tensor index = make_node(Op::max_pool_index, DType::i64, p.output, {image}, with_options(p.call));
   // Along planes, regardless of where an image's channels are: no copy for channels-last memory.
   const std::int64_t images = p.image[0], channels = p.image[1];
-  const Tensor values = gather(reshape(image, {images, channels, p.image[2] * p.image[3]}), 2,
-                               reshape(index, {images, channels, p.output[2] * p.output[3]}));
+  const Tensor values = gather_node(reshape(image, {images, channels, p.image[2] * p.image[3]}), 2,
+                                    reshape(index, {images, channels, p.output[2] * p.output[3]}),
+                                    are_disjoint(p) ? IndexLines::different : IndexLines::any);
   return {reshape(values, p.result), reshape(index, p.result)};
 }
 

@@ -204,7 +204,7 @@ Tensor select(const Tensor& x, std::int64_t axis, std::int64_t index) {
 std::int64_t Tensor::size(std::int64_t axis) const { return shape()[normalize_axis("size", axis, rank())]; }
 Tensor Tensor::operator[](std::int64_t index) const {
   require(rank() > 0, Error::Kind::index, "operator[]: a tensor of rank 0 has no axis to index");
-  return select(*this, 0, index);
+  return ebb::select(*this, 0, index);
 }
 Tensor Tensor::slice(std::int64_t axis, std::int64_t start, std::int64_t stop, std::int64_t step) const {
   return ebb::slice(*this, axis, start, stop, step);

@@ -103,12 +103,15 @@ void join_neighbours(const ValueGraph& g, Fusion& f, Reductions reductions) {
 
 void mark_memory(const ValueGraph& g, Fusion& f) {
   const Placed placed{g, f};
+  std::vector<char> live(g.values.size(), 0);  // what simplifications left without readers is not computed
+  for (const std::int32_t r : g.roots) live[static_cast<std::size_t>(r)] = 1;
+  for (std::size_t v = live.size(); v-- > 0;) {
+    for (const std::int32_t in : g.values[v].inputs) live[static_cast<std::size_t>(in)] |= live[v];
+  }
   for (std::int32_t v = 0; v < static_cast<std::int32_t>(g.values.size()); ++v) {
     const Value& x = g.values[v];
     const Placement& p = f.places[v];
-    if (x.is_view()) {
-      continue;
-    }
+    if (x.is_view() || !live[static_cast<std::size_t>(v)]) continue;
     for (std::int32_t in : x.inputs) {
       const std::int32_t b = g.base(in);
       if (f.places[b].group < 0) continue;

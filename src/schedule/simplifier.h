@@ -45,6 +45,8 @@ class Simplifier {
   bool widens(const Value& v) const;         // a half to f32
   bool widens_memory(const Value& v) const;  // one from memory: its reader can do so on loading
   std::int32_t widened_after(Value view);    // the view of what is widened, then that
+  // Halves that are widened and then joined, or padded with zeros, the other way round; -1: v is none of that.
+  std::int32_t widened_when_joined(Value v);
   // The value that all parts of a cat were cut from, if they are that value, whole and in order; -1 otherwise. So
   // gradients of queries, keys and values that a call stored side by side become that of the projection.
   std::int32_t joined_again(const Value& cat);
@@ -68,6 +70,9 @@ class Simplifier {
   // A sum of parts with zeros around them that lie side by side, as the gradients of slices are, is those parts joined;
   // -1: v is no such sum.
   std::int32_t padded_parts(const Value& v);
+  // Parts joined, or zeros around them, then rounded to a narrower dtype: the parts are rounded first, as part of what
+  // computes them; -1: `cast` is none of that.
+  std::int32_t rounded_parts(const Value& cast);
   // Adds the padded parts that x is a sum of; false where it has others, or too many.
   bool collect_padded(std::int32_t x, std::vector<std::int32_t>& parts) const;
   // Where every input only repeats along some dimensions, computes without them and repeats the result.

@@ -88,6 +88,9 @@ std::int32_t Simplifier::add(Value v) {
     if (v.op == Op::cat) {
       if (const std::int32_t whole = joined_again(v); whole >= 0) return whole;
     }
+    if (v.op == Op::cat || v.op == Op::pad_zero) {
+      if (const std::int32_t wide = widened_when_joined(v); wide >= 0) return wide;
+    }
     if (const std::int32_t last = pooled_as_it_lies(v); last >= 0) return last;
     if (const std::int32_t last = with_channels_last(v); last >= 0) return last;
   }

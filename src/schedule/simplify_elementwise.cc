@@ -15,6 +15,7 @@ std::int32_t Simplifier::add_elementwise(Value v, bool as_it_lies) {
     if (v.shape.rank() == 0 && x.is_one) return literal(1, v.dtype);  // the cotangent of a loss of halves
     const bool widened = x.op == Op::cast && !x.is_leaf && is_floating(x.dtype) && size_of(x.dtype) > size_of(v.dtype);
     if (widened && at(x.inputs[0]).dtype == v.dtype) return x.inputs[0];
+    if (const std::int32_t parts = rounded_parts(v); parts >= 0) return parts;
   }
   if (v.op == Op::mul || v.op == Op::div) {  // multiplying and dividing by one change no bit
     const std::int32_t b = uniform_source(v.inputs[1]), a = uniform_source(v.inputs[0]);
@@ -52,6 +53,22 @@ std::int32_t Simplifier::add_elementwise(Value v, bool as_it_lies) {
   }
   const std::int32_t smaller = without_repeats(v);
   return smaller >= 0 ? smaller : intern(std::move(v));
+}
+
+std::int32_t Simplifier::rounded_parts(const Value& cast) {
+  Value joined = at(cast.inputs[0]);
+  const bool joins = !joined.is_leaf && (joined.op == Op::cat || joined.op == Op::pad_zero);
+  if (!joins || !is_floating(joined.dtype) || size_of(cast.dtype) >= size_of(joined.dtype)) return -1;
+  for (std::int32_t& in : joined.inputs) {
+    Value part = cast;
+    part.node = -1;
+    part.shape = at(in).shape;
+    part.inputs = {in};
+    in = add(std::move(part));
+  }
+  joined.dtype = cast.dtype;
+  joined.node = cast.node;
+  return add(std::move(joined));
 }
 
 bool Simplifier::collect_padded(std::int32_t x, std::vector<std::int32_t>& parts) const {

@@ -91,6 +91,26 @@ std::int32_t Simplifier::widened_after(Value view) {
   return intern(std::move(wide));
 }
 
+std::int32_t Simplifier::widened_when_joined(Value v) {
+  const auto narrow = [&](std::int32_t in) { return widens(at(in)) ? at(in).inputs[0] : -1; };
+  const std::int32_t first = narrow(v.inputs[0]);
+  if (first < 0) return -1;
+  const DType half = at(first).dtype;
+  for (std::int32_t in : v.inputs) {
+    if (narrow(in) < 0 || at(narrow(in)).dtype != half) return -1;
+  }
+  Value wide;
+  wide.op = Op::cast;
+  wide.dtype = v.dtype;
+  wide.shape = v.shape;
+  wide.node = v.node;
+  for (std::int32_t& in : v.inputs) in = narrow(in);
+  v.dtype = half;
+  v.node = -1;
+  wide.inputs = {add(std::move(v))};
+  return intern(std::move(wide));
+}
+
 std::int32_t Simplifier::add_view(Value v) {
   const std::int32_t in = v.inputs[0];
   if (v.op == Op::reshape || v.op == Op::permute || v.op == Op::expand || v.op == Op::narrow) {

@@ -15,6 +15,11 @@ TEST(ClosestName, FindsWhatWasMeant) {
   EXPECT_EQ(closest_name("kl_divergance", kNames), "kl_divergence");
   EXPECT_EQ(closest_name("kldiv", kNames), "kl_div");
   EXPECT_EQ(closest_name("vra", kNames), "var");  // two letters exchanged
+  EXPECT_EQ(closest_name("HUBER_LOSS", kNames), "huber_loss");
+  EXPECT_EQ(closest_name("Hinge", kNames), "hinge_loss");
+  constexpr std::string_view columns[] = {"a", "X", "y"};
+  EXPECT_EQ(closest_name("Y", columns), "y");
+  EXPECT_EQ(closest_name("x", columns), "X");
 }
 
 // A typed word may be a whole file by mistake: words of very different lengths are not compared.
@@ -28,6 +33,8 @@ TEST(ClosestName, SaysNothingWhereNoneIsNear) {
   EXPECT_EQ(closest_name("softmax", kNames), "");
   EXPECT_EQ(closest_name("", kNames), "");
   EXPECT_EQ(did_you_mean("zz", kNames), "");
+  constexpr std::string_view columns[] = {"a", "b"};
+  EXPECT_EQ(closest_name("w", columns), "");  // no letter in common
   EXPECT_EQ(did_you_mean("hinge", kNames), "; did you mean 'hinge_loss'?");
 }
 

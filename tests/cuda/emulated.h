@@ -286,6 +286,10 @@ inline unsigned __match_any_sync(unsigned, unsigned x) {
   for (unsigned lane = 0; lane < kWarp; ++lane) alike |= static_cast<unsigned>(side[first + lane] == x) << lane;
   return alike;
 }
+inline unsigned __reduce_add_sync(unsigned mask, unsigned x) {
+  for (int distance = 1; distance < 32; distance *= 2) x += __shfl_xor_sync(mask, x, distance);
+  return x;
+}
 inline int __clzll(long long x) { return x ? __builtin_clzll(static_cast<unsigned long long>(x)) : 64; }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline void __syncwarp() { emulated::wait(emulated::of_warp[threadIdx.x / emulated::kWarp], emulated::kWarp); }

@@ -24,7 +24,7 @@ class EmulatedKernels {
   const std::vector<cuda::KernelSource>& sources() const { return sources_; }
   void compile() { KernelStore::get().prepare(sources_); }
 
-  // Both kernels, with threads and blocks in an order of `seed`.
+  // All kernels, with threads and blocks in an order of `seed`.
   void run(int number, const cuda::SweepText& text, const std::vector<Argument>& arguments, cuda::ErrorSlot& error,
            unsigned long long seed) const {
     std::vector<std::uint64_t> work(text.workspace / sizeof(std::uint64_t) + 1, 0x7FF4'5A5A'5A5A'5A5Aull);
@@ -32,6 +32,8 @@ class EmulatedKernels {
     // Two blocks, so that they take rows in turns.
     const unsigned blocks = text.stays ? std::min(text.blocks, 2u) : text.blocks;
     launch("sweep", number, blocks, text.threads, text.shared, words, seed);
+    for (int k = 1; k < text.launches; ++k)
+      launch("sweep_" + std::to_string(k), number, blocks, text.threads, text.shared, words, seed);
     if (text.finish_blocks) launch("finish", number, text.finish_blocks, text.finish_threads, 0, words, seed + 1);
   }
 

@@ -186,6 +186,28 @@ TEST_P(FactorisationsOnGpu, DecompositionsByCusolver) {
     near(matmul(v * unsqueeze(w, -2), T(v)), symmetric, "V·W·Vᵀ" + of);
   }
   EXPECT_TRUE(!device_is_emulated() || emulated_solver_calls() > before);
+  // A value, its gradient and what else follows from a factorisation need it once.
+  const auto calls_of = [](const std::function<void()>& f) {
+    const long start = emulated_solver_calls();
+    f();
+    return emulated_solver_calls() - start;
+  };
+  const Tensor tall_here = real({9, 6}), right_here = real({9, 2});
+  const Tensor tall = tall_here.to(kGpu), right = right_here.to(kGpu), square = real({6, 6}).to(kGpu);
+  const auto differentiated = [](const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
+    const Tensor v = variable(x), y = sum(f(v));
+    backward(y)[v].eval();
+  };
+  const long factorised = calls_of([&] { svd(tall); }), with_vectors = calls_of([&] { eigh(square); });
+  EXPECT_EQ(calls_of([&] { differentiated(svdvals, tall); }), factorised);
+  EXPECT_EQ(calls_of([&] { differentiated(eigvalsh, square); }), with_vectors);
+  EXPECT_EQ(calls_of([&] {
+              const auto [x, residuals, rank, s] = least_squares(tall, right);
+              EXPECT_EQ(rank.item<std::int64_t>(), 6);
+              near(x, lstsq(tall_here, right_here), "least squares");
+              near(s, svdvals(tall_here), "their singular values");
+            }),
+            factorised);
   const Tensor bad = cast(where(eye(4, {}, DType::bool_), std::numeric_limits<double>::infinity(), 1.0), dtype).eval();
   const Tensor two = stack({cast(eye(4), dtype), bad}, 0).eval();
   EXPECT_EQ(message_of([&] { return eigh(two.to(kGpu)).first; }), message_of([&] { return eigh(two).first; }));

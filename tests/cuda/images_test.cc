@@ -65,6 +65,39 @@ TEST_P(ImagesOnGpu, LargestOfLargeWindows) {
 }
 
 // Elements that are in no window, in one or in several, planes that end within a thread's neighbours, and volumes.
+// Gradients of windows that never meet are put, those of others added: both with ties and NaN, at the edges too.
+TEST_P(ImagesOnGpu, GradientsOfLargestElements) {
+  const auto gradient = [](const std::function<Tensor(const Tensor&)>& f) {
+    return [f](const std::vector<Tensor>& in) {
+      const Tensor v = variable(in[0]), y = f(v);
+      return backward(sum(y * cast(reshape(1 + remainder(arange(y.numel()), 5), y.shape()), y.dtype())))[v];
+    };
+  };
+  struct Case {
+    Shape shape;
+    SizePair window;
+    MaxPoolOptions options;
+  };
+  for (const Case& c :
+       {Case{{2, 3, 9, 12}, 2, {}}, Case{{2, 3, 9, 11}, 2, {.padding = 1}},
+        Case{{1, 2, 11, 7}, {3, 2}, {.stride = SizePair{3, 2}, .ceil_mode = true}},
+        Case{{1, 2, 13, 16}, 2, {.stride = SizePair{4, 3}, .padding = 1, .dilation = 2}},
+        Case{{1, 2, 12, 12}, 2, {.stride = SizePair{2, 2}, .dilation = 2}},
+        Case{{2, 2, 3, 40}, {3, 4}, {.stride = SizePair{1, 4}}}, Case{{1, 2, 9, 9}, 3, {.stride = SizePair{2, 2}}}})
+    compare("max_pool2d's gradient", {round(real(c.shape) * 2)},
+            gradient([&](const Tensor& x) { return max_pool2d(x, c.window, c.options); }));
+  compare("max_pool1d's gradient", {real({2, 19, 5001})},
+          gradient([](const Tensor& x) { return max_pool1d(x, 2, {.padding = 1}); }));
+  for (const std::int64_t out : {1, 2, 3, 6, 7})
+    compare(fmt::format("adaptive_max_pool1d's gradient, {} outputs", out), {round(real({2, 3, 12}) * 2)},
+            gradient([&](const Tensor& x) { return adaptive_max_pool1d(x, out); }));
+  const Tensor nan = cast(log(real({1, 1, 8, 8}) - 0.5), GetParam()).eval();
+  compare("max_pool2d's gradient of NaN", {nan}, [](const std::vector<Tensor>& in) {
+    const Tensor v = variable(in[0]);
+    return backward(sum(nan_to_num(max_pool2d(v, 2))))[v];
+  });
+}
+
 TEST_P(ImagesOnGpu, SpreadWindows) {
   for (const Shape& shape : {Shape{2, 3, 7, 9}, Shape{1, 5, 3, 2}, Shape{3, 1, 5, 1}}) {
     for (const std::int64_t stride : {1, 2, 3}) {
@@ -125,6 +158,8 @@ TEST_P(ImagesOnGpu, GridSample) {
                          Sizes{{1, 1, 30, 30}, {1, 1, 1, 2}, 1}, Sizes{{1, 2, 1, 1}, {1, 3, 3, 2}, 1.5},
                          Sizes{{1, 0, 3, 3}, {1, 2, 2, 2}, 1}, Sizes{{2, 2, 3, 3}, {2, 0, 2, 2}, 1}}) {
     compare("bilinear of " + z.image.str(), {real(z.image), points(z)}, sample({"bilinear", "border"}));
+    compare("bicubic of " + z.image.str(), {real(z.image), points(z)}, sample({"bicubic", "reflection"}));
+    compare("bicubic, padded, of " + z.image.str(), {real(z.image), points(z)}, sample({"bicubic", "border", true}));
   }
   const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
   const Tensor grid =
@@ -147,6 +182,25 @@ TEST_P(ImagesOnGpu, OtherSizes) {
               [&](const auto& in) { return interpolate(in[0], o); });
     }
   }
+  // More terms than one call has for two axes, elements of a warp's and a block's terms, volumes, axes that stay.
+  const auto resized = [&](const char* mode, const Shape& shape, const std::vector<std::int64_t>& size,
+                           bool smooth = false) {
+    InterpolateOptions o;
+    o.mode = mode;
+    o.size = size;
+    o.antialias = smooth;
+    compare(fmt::format("{} of {}", mode, shape.str()), {real(shape)},
+            [&](const auto& in) { return interpolate(in[0], o); });
+  };
+  resized("bilinear", {2, 3, 4, 5}, {50, 41});
+  resized("bicubic", {1, 9, 40, 7}, {11, 7}, true);
+  resized("bicubic", {1, 2, 3, 70}, {3, 9}, true);
+  resized("bilinear", {1, 2, 300, 5}, {2, 5}, true);
+  resized("linear", {1, 2, 5}, {330});
+  resized("linear", {1, 1, 2}, {5001});
+  resized("nearest", {3, 1, 9001}, {2});
+  resized("trilinear", {2, 3, 3, 4, 5}, {5, 4, 7});
+  resized("nearest-exact", {1, 11, 2, 3, 4}, {2, 5, 4});
   InterpolateOptions long_lines;
   long_lines.mode = "nearest";
   long_lines.size = {1506};

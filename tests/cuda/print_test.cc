@@ -15,11 +15,22 @@
 namespace ebb::testing {
 namespace {
 
-std::string plan_of_case(const SweepCase& c) { return describe(cuda::plan_kernel(*c.plan.steps[0].program)); }
+std::string plan_of_case(const SweepCase& c, const cuda::GpuModel& model = {}) {
+  return describe(cuda::plan_kernel(*c.plan.steps[0].program, model));
+}
+// A block per row, however few rows there are.
+cuda::GpuModel block_per_row() {
+  cuda::GpuModel model;
+  model.most_shared_rows = 0;
+  return model;
+}
 
 struct Printed {
   cuda::SweepText text, for_any;  // memory at multiples of 16 bytes, or anywhere
   int kernel, kernel_for_any;
+  // Rows that blocks share have the bits of those with a block each.
+  cuda::SweepText alone;
+  int kernel_alone = -1;
 };
 
 class PrintedSweeps : public ::testing::Test {
@@ -35,7 +46,10 @@ class PrintedSweeps : public ::testing::Test {
         cuda::SweepText text = cuda::print_sweep(*step.program, model);
         cuda::SweepText for_any = cuda::print_sweep(*step.program, model, cuda::Alignment::any);
         const int kernel = kernels.add(text), kernel_for_any = kernels.add(for_any);
-        printed[c].push_back({std::move(text), std::move(for_any), kernel, kernel_for_any});
+        printed[c].push_back({std::move(text), std::move(for_any), kernel, kernel_for_any, {}, -1});
+        if (!cuda::plan_kernel(*step.program, model).shares_rows()) continue;
+        printed[c].back().alone = cuda::print_sweep(*step.program, block_per_row(), cuda::Alignment::any);
+        printed[c].back().kernel_alone = kernels.add(printed[c].back().alone);
       }
     }
     kernels.compile();
@@ -61,6 +75,15 @@ class PrintedSweeps : public ::testing::Test {
       kernels.run(any ? printed.kernel_for_any : printed.kernel, any ? printed.for_any : printed.text, bound, error,
                   order ? 12345 : 1);
       ASSERT_EQ(error.key, cuda::ErrorSlot::kNone);
+    }
+    if (printed.kernel_alone >= 0) {
+      std::vector<Argument> bound = inputs;
+      std::vector<std::vector<std::byte>> alone;
+      for (std::int32_t v : step.outputs) alone.push_back(c.room(v));
+      for (auto& r : alone) bound.emplace_back().data = r.data();
+      cuda::ErrorSlot error;
+      kernels.run(printed.kernel_alone, printed.alone, bound, error, 1);
+      EXPECT_EQ(results[0], alone) << "not the bits of a block per row\n" << printed.text.text;
     }
     std::vector<Argument> bound = inputs;
     for (std::int32_t v : step.outputs) {
@@ -249,15 +272,48 @@ TEST_F(PrintedSweeps, OfFewColumnsAreTheOracle) {
   check(std::move(chains));
 }
 
+// Few long rows: blocks share them, and each pass is a launch. Values of rows between passes and after them, sums of
+// all, elements that lie apart, a softmax in one pass, and more segments than a group has.
+TEST_F(PrintedSweeps, OfRowsThatBlocksShareAreTheOracle) {
+  std::vector<std::unique_ptr<SweepCase>> cases;
+  const auto add = [&](const std::string& name, int launches, const std::vector<Tensor>& roots,
+                       const cuda::GpuModel& model) {
+    cases.push_back(make_case(name, roots));
+    const cuda::KernelPlan plan = cuda::plan_kernel(*cases.back()->plan.steps[0].program, model);
+    EXPECT_TRUE(plan.shares_rows()) << name << "\n" << print(cases.back()->plan);
+    EXPECT_EQ(plan.launch.launches, launches) << name << ": " << describe(plan);
+  };
+  cuda::GpuModel model;
+  model.shared_segments = 2;
+  model.blocks_of_shared_rows = 6;
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f32, DType::f64}) {
+    const std::int64_t n = dtype == DType::f32 ? 36'000 : 18'437;
+    const std::string of = fmt::format(" of {} {}", n, name(dtype));
+    const Tensor x = cast(randn({3, n}), dtype).eval(), w = cast(randn({3, n}), dtype).eval();
+    add("softmax" + of, 3, {softmax(x, 1)}, model);
+    add("a norm and its mean" + of, 4, {layer_norm(x, {n}), mean(x, 1)}, model);
+    add("sums of rows and of all" + of, 3, {sum(x * w, 1), sum(x * max(x, 1, true)), min(x, 1)}, model);
+    add("elements apart" + of, 3, {softmax(transpose(cast(randn({n, 3}), dtype).eval(), 0, 1), 1)}, model);
+  }
+  const Tensor x = randn({2, 140'001}).eval(), y = cast(x, DType::bf16).eval();
+  for (const Tensor& t : {x, y}) {
+    add("softmax in one pass", 2, {softmax(t, 1)}, model);
+    add("its logarithm", 2, {logsumexp(t, 1) * 2}, model);
+  }
+  const Tensor longest = randn({2, 2'100'001}).eval();
+  add("groups of segments", 3, {longest - sum(longest, 1, true) / max(longest, 1, true), max(longest, 1)}, model);
+  check(std::move(cases), model);
+}
+
 // More sums of segments than the text's own memory has room for.
 TEST_F(PrintedSweeps, OfManyReductionsAreTheOracle) {
   std::vector<std::unique_ptr<SweepCase>> cases = cases_of_many_reductions();
   for (const auto& c : cases) {
-    const cuda::SweepText text = cuda::print_sweep(*c->plan.steps[0].program);
-    EXPECT_NE(plan_of_case(*c).find("reductions behind the row"), std::string::npos) << c->name;
+    const cuda::SweepText text = cuda::print_sweep(*c->plan.steps[0].program, block_per_row());
+    EXPECT_NE(plan_of_case(*c, block_per_row()).find("reductions behind the row"), std::string::npos) << c->name;
     EXPECT_LE(text.shared, cuda::GpuLimits().shared - cuda::kSharedOfText) << c->name;
   }
-  check(std::move(cases));
+  check(std::move(cases), block_per_row());
 }
 
 // A row stays in registers between passes even though weights are read as well.
@@ -295,7 +351,10 @@ TEST_F(PrintedSweeps, OfRandomProgramsAreTheOracle) {
 TEST(SweepText, CompilesForGpus) {
   EBB_SKIP_WITHOUT_NVRTC();
   EmulatedKernels kernels;
-  for (const auto& c : cases_of_many_reductions()) kernels.add(cuda::print_sweep(*c->plan.steps[0].program));
+  for (const auto& c : cases_of_many_reductions()) {
+    for (const cuda::GpuModel& model : {cuda::GpuModel(), block_per_row()})
+      kernels.add(cuda::print_sweep(*c->plan.steps[0].program, model));
+  }
   int which = 0;
   for (const auto& c : cases_of_repeated_operands()) {
     if (which++ % 7 == 0) kernels.add(cuda::print_sweep(*c->plan.steps.back().program));

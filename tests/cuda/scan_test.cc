@@ -19,6 +19,22 @@ TEST_P(ScanOnGpu, LinesOfAllLengths) {
   }
 }
 
+// Lines that are neighbours of others', of one strip, a few, and more than one thread looks at.
+TEST_P(ScanOnGpu, LinesAcross) {
+  for (const std::int64_t n : {255, 257, 512, 1025, 64 * 256, 64 * 256 + 1}) {
+    const Tensor x = real({n, 3}), near_one = (1 + x * (0.5 / static_cast<double>(n))).eval();
+    compare(fmt::format("cumsum of {} across", n), {x}, [](const std::vector<Tensor>& in) { return cumsum(in[0], 0); });
+    compare(fmt::format("cumprod of {} across", n), {near_one},
+            [](const std::vector<Tensor>& in) { return cumprod(in[0], 0); });
+    compare(fmt::format("cummax of {} across", n), {x},
+            [](const std::vector<Tensor>& in) { return cummax(in[0], 0).second; });
+    compare(fmt::format("cummin of {} across, backwards", n), {x},
+            [](const std::vector<Tensor>& in) { return cummin(flip(in[0], 0), 0).second; });
+  }
+  const Tensor x = real({1000, 3}).to(kGpu), all = cumsum(x, 0);
+  EXPECT_EQ(cumsum(x.slice(1, 1, 2), 0).to_vector<double>(), all.slice(1, 1, 2).to_vector<double>());
+}
+
 TEST_P(ScanOnGpu, EveryRunAndBatchHaveTheSameBits) {
   for (const std::int64_t n : {20, 300, 5000, 50000}) {
     const Tensor x = real({3, n}).to(kGpu);

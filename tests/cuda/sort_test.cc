@@ -193,7 +193,29 @@ TEST_P(SortOfDType, Ranges) {
   }
 }
 
+// A warp has a line of 33 to 1,024 elements: of every number per lane, with lines that are not neighbours.
+TEST_P(SortOfDType, OnePlaceOfShortLines) {
+  for (const Shape& shape : {Shape{9, 32}, Shape{9, 33}, Shape{3, 64, 3}, Shape{2, 65, 5}, Shape{17, 129},
+                             Shape{2, 300}, Shape{1, 511, 3}, Shape{2, 1024}, Shape{2, 1025}}) {
+    const Tensor x = tied(shape, GetParam());
+    for (const std::int64_t place : {std::int64_t{0}, shape[1] / 2, shape[1] - 1}) {
+      expect_selected(x, 1, false, place, 1);
+      expect_selected(x, 1, true, place, 1);
+    }
+  }
+  for (const bool largest : {false, true}) {
+    const Tensor x = tied({5, 77}, GetParam());
+    const auto [values, places] = topk(x.to(kGpu), 1, 1, largest);
+    const auto [wanted, order] = topk(x, 1, 1, largest);
+    EXPECT_EQ(places.to_vector<std::int64_t>(), order.to_vector<std::int64_t>());
+    EXPECT_TRUE(allclose(cast(values.to(Device{}), DType::f64), cast(wanted, DType::f64),
+                         {.rtol = 0, .atol = 0, .equal_nan = true}));
+  }
+}
+
 TEST_F(SortOnGpu, RangesOfEqualElements) {
+  expect_selected(ones({3, 100}).eval(), 1, false, 41, 1);
+  expect_selected(full({100}, std::nan("")).eval(), 0, false, 99, 1);
   for (const std::int64_t n : {5000, 20000}) {
     expect_selected(ones({n}).eval(), 0, false, 0, 7);
     expect_selected(ones({n}).eval(), 0, true, n / 2, 100);

@@ -214,6 +214,34 @@ TEST(OracleOfChannels, IsTheSweepForLongRowsAndRamps) {
   }
 }
 
+// Short rows that all rows share, and slices, whose rows are dense.
+TEST(OracleOfSharedRows, IsTheSweepForBiasesAndSlices) {
+  manual_seed(8);
+  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64, DType::i32, DType::u8}) {
+    const auto of = [&](const Shape& shape) { return cast(3 * randn(shape), dtype).eval(); };
+    for (const std::int64_t n : {2, 3, 5, 17, 100, 191, 192}) {
+      const Tensor x = of({1031, n}), row = of({n}), column = of({1031, 1}), z = of({70, 3, n}), plane = of({3, n});
+      SweepOracle::expect_same({x + row});
+      SweepOracle::expect_same({x * row + row, where(x > row, x, column)});
+      SweepOracle::expect_same({z * plane + row, broadcast_to(plane, z.shape())});
+      SweepOracle::expect_same({cast(x, DType::f32) * cast(row, DType::f32), x < row});
+      SweepOracle::expect_same({transpose(x, 0, 1) + reshape(row, {n, 1})});
+      SweepOracle::expect_same({x + flip(row, {0})});
+      if (!is_floating(dtype)) SweepOracle::expect_same({bitwise_and(x, row)});
+    }
+    for (const std::int64_t n : {511, 512, 513, 2049, 8193}) {
+      const Tensor x = of({5, n}), z = of({3, 4, n}), w = of({5, 1});
+      const auto part = [](const Tensor& t, int axis, std::int64_t first, std::int64_t count) {
+        return narrow(t, axis, first, count);
+      };
+      SweepOracle::expect_same({part(x, 1, 1, n - 1) - part(x, 1, 0, n - 1)});
+      SweepOracle::expect_same({part(z, 1, 1, 3) - part(z, 1, 0, 3), part(z, 2, 0, n - 1) * 2});
+      SweepOracle::expect_same({part(x, 1, 0, n / 2) * part(x, 1, n - n / 2, n / 2) + w});
+      if (is_floating(dtype)) SweepOracle::expect_same({exp(part(x, 1, 2, n - 2))});
+    }
+  }
+}
+
 TEST(RowsSideBySide, HaveTheSameBitsForAnyNumberOfThreads) {
   struct Threads {
     int before = num_threads();

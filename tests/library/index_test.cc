@@ -179,6 +179,31 @@ TEST(IndexZeroAdd, ManyTokensOnRowsOfOneElement) {
   }
 }
 
+// The rows that no token names are only cleared.
+TEST(IndexZeroAdd, FewTokensOnManyRowsOfOneElement) {
+  std::mt19937 rng(7);
+  for (const DType dtype : kAllDTypes) {
+    for (const std::int64_t rows : {15, 16, 17, 100, 5000}) {
+      for (const std::int64_t tokens : {0, 1, 2, 6, 300}) {
+        for (const Layout layout : kLayouts) {
+          const Array index = random_index(DType::i32, {tokens}, layout, std::min<std::int64_t>(rows, 9), rng);
+          const Array g = random_array(dtype, {tokens}, layout, rng);
+          std::vector<double> sums(static_cast<std::size_t>(rows));
+          for (std::int64_t i = 0; i < tokens; ++i) {
+            double& sum = sums[static_cast<std::size_t>(index.get({i}))];
+            sum = dtype == DType::bool_ ? static_cast<double>(sum != 0 || g.get({i}) != 0) : sum + g.get({i});
+            if (is_half(dtype)) sum = static_cast<float>(sum);
+          }
+          const Array out = run_call(Op::index_zero_add, along(0), {&g, &index}, dtype, {rows});
+          for (std::int64_t r = 0; r < rows; ++r)
+            ASSERT_EQ(out.get({r}), as_stored(dtype, sums[static_cast<std::size_t>(r)]))
+                << name(dtype) << rows << " " << tokens;
+        }
+      }
+    }
+  }
+}
+
 TEST(Index, NamesTheFirstIndexThatIsOutside) {
   Array x(DType::f32, {10, 3}), index(DType::i64, {4, 3}), src(DType::f32, {4, 3});
   x.fill([](const Position&) { return 0.0; });

@@ -75,6 +75,40 @@ TEST(ArgMax, FirstOfEqualsAndNaNWins) {
   }
 }
 
+// Blocks of 4,096 elements, compared 64 at a time.
+TEST(ArgMax, FindsTheFirstWinnerOfLongLines) {
+  for (const DType dtype : kAllDTypes) {
+    const double low = is_floating(dtype) ? -kInf : dtype == DType::u8 || dtype == DType::bool_ ? 0 : -5;
+    for (const std::int64_t n : {16, 17, 63, 65, 128, 4095, 4096, 4097, 8200, 12289}) {
+      for (const double winner : {low, 1.0, kInf, kNaN}) {
+        if (!is_floating(dtype) && !std::isfinite(winner)) continue;
+        for (std::int64_t at : {std::int64_t{0}, n / 2, n - 2, n - 1}) {
+          Array x(dtype, {n}), mirrored(dtype, {n});
+          // A second one behind it, and zeros of both signs, which are equal.
+          const auto number = [&](const Position& p) {
+            return p[0] == at || p[0] == n - 1                       ? winner
+                   : p[0] < at && is_floating(dtype) && low < winner ? (p[0] % 2 ? 0.0 : -0.0)
+                                                                     : low;
+          };
+          x.fill(number);
+          mirrored.fill([&](const Position& p) { return is_floating(dtype) ? -number(p) : 1 - number(p); });
+          const double first = winner == low || (is_floating(dtype) && winner == 0) ? 0 : static_cast<double>(at);
+          EXPECT_EQ(run_call(Op::argmax, along(0), {&x}, DType::i64, {1}).get({0}), first)
+              << name(dtype) << n << winner;
+          if (dtype == DType::u8 || dtype == DType::bool_) continue;
+          EXPECT_EQ(run_call(Op::argmin, along(0), {&mirrored}, DType::i64, {1}).get({0}), first)
+              << name(dtype) << n << winner;
+        }
+      }
+    }
+  }
+  // Zeros of either sign are equal, and the ends of integers are numbers.
+  Array zeros(DType::f32, {200});
+  zeros.fill([](const Position& p) { return p[0] % 3 == 1 ? 0.0 : -0.0; });
+  EXPECT_EQ(run_call(Op::argmax, along(0), {&zeros}, DType::i64, {1}).get({0}), 0);
+  EXPECT_EQ(run_call(Op::argmin, along(0), {&zeros}, DType::i64, {1}).get({0}), 0);
+}
+
 TEST(ArgMin, TheLargestIntegerIsNotMistakenForNaN) {
   Array x(DType::u8, {3});
   x.fill([](const Position& p) { return p[0] == 0 ? 255.0 : p[0] == 1 ? 3.0 : 4.0; });

@@ -86,6 +86,44 @@ TEST(Pinv, SolvesInTheSenseOfLeastSquares) {
   EXPECT_THROW_MESSAGE(lstsq(a, full_rank_numbers({4})), "do not fit");
 }
 
+TEST(LeastSquares, KnowsWhatItsFactorisationTells) {
+  const Tensor a = full_rank_numbers({2, 5, 3}), b = full_rank_numbers({2, 5, 4});
+  const LeastSquares found = least_squares(a, b);
+  expect_close(found.solution, lstsq(a, b));
+  expect_close(found.residuals, sum(square(matmul(a, found.solution) - b), -2));
+  expect_values(found.rank, {3, 3});
+  expect_close(found.singular_values, svdvals(a));
+  expect_decomposed_gradients([&](const Tensor& x) { return least_squares(x, b).residuals; }, a);
+  const Tensor narrow_one = outer(arange(1, 6, 1, DType::f64), cast(tensor({1.0, 2.0, -1.0}), DType::f64));
+  EXPECT_EQ(least_squares(narrow_one, full_rank_numbers({5})).rank.item<std::int64_t>(), 1);
+  EXPECT_EQ(least_squares(a, b, 2.0).rank.to_vector<std::int64_t>(), (std::vector<std::int64_t>{0, 0}));
+  const LeastSquares half = least_squares(cast(a, DType::bf16), cast(b, DType::bf16));
+  EXPECT_EQ(half.solution.dtype(), DType::bf16);
+  EXPECT_TRUE(allclose(cast(half.solution, DType::f64),
+                       lstsq(cast(cast(a, DType::bf16), DType::f64), cast(cast(b, DType::bf16), DType::f64)),
+                       {.rtol = 8e-3, .atol = 1e-6}));
+  const LeastSquares empty = least_squares(zeros({3, 0}), ones({3, 2}));
+  EXPECT_EQ(empty.solution.shape(), (Shape{0, 2}));
+  EXPECT_EQ(empty.rank.item<std::int64_t>(), 0);
+  expect_values(empty.residuals, {3, 3});
+}
+
+TEST(Decompositions, ValuesAloneHaveGradientsWhereSomeAreEqual) {
+  for (const Shape& shape : {Shape{2, 4, 3}, Shape{3, 3}, Shape{2, 5}}) {
+    const Tensor a = full_rank_numbers(shape);
+    expect_close(svdvals(a), std::get<1>(svd(a)));
+    expect_decomposed_gradients([](const Tensor& x) { return svdvals(x); }, a);
+  }
+  const Tensor x = full_rank_numbers({2, 4, 4});
+  expect_close(eigvalsh(x + T(x)), eigh(x + T(x)).first);
+  expect_decomposed_gradients([](const Tensor& x) { return eigvalsh(x + T(x)); }, x);
+  const Tensor equal = eye(3, {}, DType::f64);
+  expect_close(grad([](const Tensor& x) { return sum(svdvals(x)); })(equal), equal);
+  expect_close(grad([](const Tensor& x) { return sum(square(eigvalsh(x))); })(equal), 2 * equal);
+  EXPECT_THROW_MESSAGE(eigvalsh(full_rank_numbers({2, 3})), "eigvalsh: needs square matrices");
+  EXPECT_THROW_MESSAGE(svdvals(full_rank_numbers({3})), "svdvals: needs matrices");
+}
+
 // LAPACK iterates forever on some of them.
 TEST(Decompositions, RefuseMatricesThatAreNotFinite) {
   for (const double bad : {kInf, -kInf, kNaN}) {
@@ -94,7 +132,7 @@ TEST(Decompositions, RefuseMatricesThatAreNotFinite) {
       in[12 + at] = bad;
       const Tensor a = from_data(in, {2, 3, 4});
       EXPECT_THROW_MESSAGE(svd(a), "svd: matrix 1 of shape [2, 3, 4] has NaNs or infinities");
-      EXPECT_THROW_MESSAGE(pinv(a), "has NaNs or infinities");
+      EXPECT_THROW_MESSAGE(pinv(a), "pinv: matrix 1 of shape [2, 3, 4] has NaNs or infinities");
       const Tensor square = narrow(a, -1, 0, 3);
       if (at % 4 == 3 || at % 4 > at / 4) {  // next to it, and above the diagonal, which eigh does not read
         EXPECT_NO_THROW(eigh(square));

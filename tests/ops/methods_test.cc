@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
 
+#include <sstream>
 #include <type_traits>
 
 #include "ebb/autograd.h"
@@ -43,9 +44,28 @@ TEST(Methods, AreTheFunctionsOfTheirName) {
   EXPECT_TRUE(same(x.clamp(0.6, 1.2), clamp(x, 0.6, 1.2)) && same(x.clamp({}, 1), clamp(x, {}, 1)));
   EXPECT_TRUE(same(x.masked_fill(mask, 0), masked_fill(x, mask, 0)));
   EXPECT_TRUE(same(m.t().matmul(m), matmul(t(m), m)));
+  EXPECT_TRUE(same(x.select(1, -2), select(x, 1, 1)) && same(x.narrow(2, 1, 2), narrow(x, 2, 1, 2)));
+  EXPECT_TRUE(same(x.flip(1), flip(x, 1)) && same(x.flip(), flip(x)));
+  EXPECT_TRUE(same(m.std(1), stddev(m, 1)) && same(m.std(0, true, 0), stddev(m, 0, true, 0)));
+  EXPECT_TRUE(same(x.median(2), median(x, 2)) && same(m.argsort(0, true), argsort(m, 0, true)));
+  EXPECT_TRUE(same(m.sort(0, true).first, sort(m, 0, true).first) && same(m.sort().second, sort(m).second));
+  EXPECT_TRUE(same(m.topk(2, 0, false).first, topk(m, 2, 0, false).first) && same(m.topk(2).second, topk(m, 2).second));
+  EXPECT_TRUE(same(m.sign(), sign(m)) && same(m.floor(), floor(m)) && same(m.ceil(), ceil(m)) &&
+              same(m.round(), round(m)));
+  EXPECT_TRUE(same(m.expm1(), expm1(m)) && same(x.log1p(), log1p(x)) && same(m.erf(), erf(m)));
+  EXPECT_TRUE(same(x.rsqrt(), rsqrt(x)) && same(m.reciprocal(), reciprocal(m)));
+  ASSERT_EQ(m.split(2, 1).size(), 3U);
+  EXPECT_TRUE(same(m.split(2, 1)[2], slice(m, 1, 4)) && same(m.chunk(3)[2], slice(m, 0, 2)));
   EXPECT_TRUE(same(x.index_select(1, index), index_select(x, 1, index)));
   const Tensor one = zeros({2, 1, 4}, DType::i64);
   EXPECT_TRUE(same(x.gather(1, one), gather(x, 1, one)));
+}
+
+TEST(Methods, ShapesDtypesAndDevicesArePrintedAsTheyAreNamed) {
+  std::ostringstream text;
+  text << zeros({2, 3}).shape() << " " << zeros({}).shape() << " " << DType::bf16 << " "
+       << Device{Device::Kind::cuda, 1} << " " << Device{};
+  EXPECT_EQ(text.str(), "[2, 3] [] bf16 cuda:1 cpu");
 }
 
 TEST(Methods, DetachedValuesAreConstants) {

@@ -64,6 +64,7 @@ TEST(Program, SuggestsOptionsForPathsAndForNamesElsewhere) {
 TEST(Program, HelpIsAWord) {
   EXPECT_EQ(run_ebb({"help"}).out, run_ebb({"--help"}).out);
   EXPECT_EQ(run_ebb({"help", "train"}).out, run_ebb({"train", "--help"}).out);
+  EXPECT_EQ(run_ebb({"-V"}).out, run_ebb({"--version"}).out);
   EXPECT_EQ(run_ebb({"help", "trian"}).err, "ebb: there is no command 'trian'; did you mean 'train'?\n");
 }
 

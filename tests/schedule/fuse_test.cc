@@ -56,6 +56,14 @@ TEST(Fuse, OnlyWhatIsAskedForIsWritten) {
   EXPECT_TRUE(f.place(Op::tanh).in_memory);
 }
 
+TEST(Fuse, WhatIsRoundedBeforeItIsJoinedIsNotWrittenUnrounded) {
+  const Tensor x = leaf({300, 400});
+  const Fused f({cast(cat({exp(x), tanh(x)}, 1), DType::bf16)});
+  EXPECT_FALSE(f.place(Op::exp).in_memory);
+  EXPECT_FALSE(f.place(Op::tanh).in_memory);
+  EXPECT_TRUE(f.place(Op::cast).in_memory);
+}
+
 TEST(Fuse, ACallEndsASweep) {
   const Tensor x = leaf({30, 30});
   const Fused f({tanh(matmul(exp(x), x))});

@@ -89,6 +89,50 @@ TEST(Simplify, PartsThatAreJoinedAgainAreNotCopied) {
       count(simplified({cat({part(transpose(x, 0, 1), 0, 0, 2), part(transpose(x, 0, 1), 0, 2, 2)}, 0)}), Op::cat), 1u);
 }
 
+// Joining and padding with zeros move elements, which takes half as long for halves.
+TEST(Simplify, HalvesAreJoinedAndPaddedAsHalves) {
+  const auto moves_only = [](const Tensor& t, DType dtype) {
+    const ValueGraph g = simplified({t});
+    bool found = false;
+    for (const Value* v : live(g)) {
+      if (v->is_leaf || (v->op != Op::cat && v->op != Op::pad_zero)) continue;
+      EXPECT_EQ(v->dtype, dtype) << info(v->op).name;
+      found = true;
+    }
+    EXPECT_TRUE(found);
+    EXPECT_EQ(root(g).dtype, t.dtype());
+  };
+  const Tensor a = exp(leaf({2, 3})), b = exp(leaf({2, 2}));
+  const auto wide = [](const Tensor& x) { return cast(x, DType::f32); };
+  for (const DType half : {DType::bf16, DType::f16}) {
+    const Tensor x = cast(a, half), y = cast(b, half);
+    moves_only(cast(cat({a, b}, 1), half), half);
+    moves_only(cast(pad(cat({a, b}, 1), {1, 2}), half), half);
+    moves_only(cast(pad(a, {0, 2}) + pad(b, {3, 0}), half), half);
+    moves_only(cat({wide(x), wide(y)}, 1), half);
+    moves_only(exp(pad(wide(x), {2, 0})), half);
+    moves_only(cast(cat({wide(x), a}, 0), half), half);
+    // Nothing is rounded that was not, and nothing twice.
+    moves_only(cat({wide(x), a}, 0), DType::f32);
+    moves_only(cat({wide(x), wide(cast(b, half == DType::f16 ? DType::bf16 : DType::f16))}, 1), DType::f32);
+    moves_only(cast(cat({a, b}, 1), DType::f64), DType::f32);
+    moves_only(cast(cast(cat({a, b}, 1), half), DType::f64), half);
+  }
+  moves_only(cast(cat({a, b}, 1), DType::i32), DType::f32);
+
+  manual_seed(3);
+  for (const DType half : {DType::bf16, DType::f16}) {
+    const Tensor u = randn({3, 5}).eval(), v = randn({3, 2}).eval();
+    const Tensor joined = cast(cat({u * 3, v + 1, zeros({3, 1}), u}, 1), half),
+                 parts = cat({cast((u * 3).eval(), half).eval(), cast((v + 1).eval(), half).eval(), zeros({3, 1}, half),
+                              cast(u, half).eval()},
+                             1);
+    EXPECT_EQ(joined.to_vector<double>(), parts.to_vector<double>());
+    EXPECT_EQ(cast(pad(u * 3, {2, 1, 0, 1}), half).to_vector<double>(),
+              pad(cast((u * 3).eval(), half).eval(), {2, 1, 0, 1}).to_vector<double>());
+  }
+}
+
 // f32 is not written for reading in another shape if the half it comes from can be read so.
 TEST(Simplify, HalvesAreWidenedByWhoReadsThem) {
   const Tensor half = cast(exp(leaf({6, 4})), DType::bf16), wide = cast(half, DType::f32);

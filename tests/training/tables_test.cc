@@ -59,6 +59,40 @@ TEST_F(Tables, TheTargetIsNamedOrNumberedFromOne) {
   expect_complaint(wrong + Words{"0"}, "--target 0: " + data + " has columns 1 to 2");
   expect_complaint(wrong + Words{"3"}, "has columns 1 to 2");
   expect_complaint(wrong + Words{"specis"}, "has no such column; did you mean 'species'?");
+  expect_complaint(wrong + Words{"WIDTH"}, "has no such column; did you mean 'width'?");
+  expect_complaint(wrong + Words{"colour"}, "has no such column; it has species, width");
+}
+
+TEST_F(Tables, OneIsNotSeveral) {
+  std::string text = "a,y\n";
+  for (int i = 0; i < 20; ++i) text += fmt::format("{},{}\n", i % 7, i % 2);
+  const ProgramResult r = train({"--data", file("a.csv", text), "--steps", "1"});
+  EXPECT_NE(r.out.find("Predicting y from 1 input: 2 classes."), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("\n1 step of "), std::string::npos) << r.out;
+}
+
+TEST_F(Tables, NotesQuoteWordsInOneLine) {
+  std::string text = "text,y\n";
+  for (int i = 0; i < 20; ++i)
+    text += fmt::format("\"{:02} a\nline of a letter that is lönger than a note\",{}\n", i, i % 2);
+  const ProgramResult r = train({"--data", file("a.csv", text), "--steps", "1"});
+  EXPECT_NE(r.out.find("such as '00 a line of a letter that is lönger th...', each"), std::string::npos) << r.out;
+}
+
+TEST_F(Tables, SizesOfMemoryAreRead) {
+  const std::string data = file("a.csv", flowers(20));
+  const Words wrong{"train", "--out", run(), "--overwrite", "--data", data, "--steps", "1", "--memory"};
+  for (const char* size : {"abc", "GiB", "1 GiB more", "-1", "1 XB"})
+    expect_complaint(wrong + Words{size}, fmt::format("--memory: '{}' is not a size; write '6 GiB'", size));
+  train({"--data", data, "--steps", "1", "--memory", "1.5gib"});
+}
+
+TEST_F(Tables, AModelOfRowsWritesNoText) {
+  train({"--data", file("a.csv", flowers(20)), "--steps", "1"});
+  const ProgramResult r = run_ebb({"generate", "--run", run(), "--prompt", "When"});
+  EXPECT_EQ(r.out, "");
+  EXPECT_NE(r.err.find("only --model gpt and llama write text"), std::string::npos) << r.err;
+  expect_complaint({"info", run()}, "this is a folder, not a file; did you mean " + run() + "/checkpoint.safetensors?");
 }
 
 TEST_F(Tables, ANumericTargetOfManyValuesIsARegression) {

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "commands.h"
 #include "core/format_error.h"
@@ -45,8 +46,15 @@ void run_generate(const GenerateCommand& c) {
     const bool written = std::fwrite(piece.data(), 1, piece.size(), stdout) == piece.size() && !std::fflush(stdout);
     require(written, Error::Kind::io, "generate: the standard output cannot be written ({})", std::strerror(errno));
   };
-  show(c.prompt);
-  continue_text(trained.model, trained.facts, c.prompt, c.options, show);
+  bool begun = false;  // the prompt comes with the first piece: an error is not preceded by it
+  const auto begin = [&] {
+    if (!std::exchange(begun, true)) show(c.prompt);
+  };
+  continue_text(trained.model, trained.facts, c.prompt, c.options, [&](const std::string& piece) {
+    begin();
+    show(piece);
+  });
+  begin();
   show("\n");
 }
 

@@ -36,7 +36,9 @@ Content::Item item_of(const std::string& name, const Tensor& x) {
 
 // The first bytes decide the format, whatever the file's name.
 Content read_content(const std::string& path) {
-  require(!std::filesystem::is_directory(path), Error::Kind::io, "{}: this is a folder, not a file", path);
+  const std::filesystem::path inside = std::filesystem::path(path) / "checkpoint.safetensors";
+  require(!std::filesystem::is_directory(path), Error::Kind::io, "{}: this is a folder, not a file{}", path,
+          std::filesystem::exists(inside) ? fmt::format("; did you mean {}?", inside.string()) : "");
   std::ifstream file(path, std::ios::binary);
   require(file.good(), Error::Kind::io, "{}: the file cannot be opened", path);
   std::string start(6, '\0');

@@ -95,7 +95,7 @@ std::string unknown_command(const CLI::App& app, const std::string& word) {
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     names.push_back(command->get_name());
   }
-  if (word == "-v" || word == "-V") return fmt::format("`ebb` has no option '{}'; did you mean '--version'?", word);
+  if (word == "-v") return fmt::format("`ebb` has no option '{}'; did you mean '--version'?", word);
   if (word.starts_with('-') || std::find(names.begin(), names.end(), word) != names.end()) return {};
   const std::string near = word == "version" ? "; did you mean '--version'?" : suggestion(word, names);
   return fmt::format("there is no command '{}'{}", word, near.empty() ? "; `ebb --help` lists them" : near);
@@ -193,7 +193,7 @@ int after_output(int code) {
 
 int run(int argc, char** argv) {
   CLI::App app{"Losses, gradients and training from the command line.", EBB_PROGRAM_NAME};
-  app.set_version_flag("--version", "ebb " EBB_VERSION);
+  app.set_version_flag("-V,--version", "ebb " EBB_VERSION);
   app.set_help_all_flag("--help-all", "The help of all commands");
   app.footer("`" EBB_PROGRAM_NAME " COMMAND --help` explains a command and shows examples.");
   add_commands(app);

@@ -261,13 +261,13 @@ std::size_t bytes_of(const std::string& size) {
   static const std::map<std::string, double> units{{"", 1},     {"b", 1},         {"kb", 1e3},      {"mb", 1e6},
                                                    {"gb", 1e9}, {"kib", 1 << 10}, {"mib", 1 << 20}, {"gib", 1 << 30}};
   std::istringstream in(size);
-  double number = -1;
+  double number = 0;
   std::string unit, more;
-  in >> number;
-  if (!in.fail()) in >> unit >> more;
+  const bool begins_with_number = static_cast<bool>(in >> number);
+  if (begins_with_number) in >> unit >> more;
   std::transform(unit.begin(), unit.end(), unit.begin(), [](unsigned char c) { return std::tolower(c); });
   const auto found = units.find(unit);
-  require(number >= 0 && number < 1e15 && more.empty() && found != units.end(),
+  require(begins_with_number && number >= 0 && number < 1e15 && more.empty() && found != units.end(),
           "--memory: '{}' is not a size; write '6 GiB', '500 MB' or a number of bytes", size);
   return static_cast<std::size_t>(number * found->second);
 }

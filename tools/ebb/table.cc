@@ -39,6 +39,18 @@ std::optional<std::size_t> column_called(const CsvReader& reader, const std::str
   return at;
 }
 
+// A field as a note quotes it: without line breaks, and not a whole letter.
+std::string in_one_line(std::string field) {
+  constexpr std::size_t kMost = 40;
+  for (char& c : field) {
+    if (static_cast<unsigned char>(c) < ' ') c = ' ';
+  }
+  if (field.size() <= kMost) return field;
+  std::size_t end = kMost;
+  while ((static_cast<unsigned char>(field[end]) & 0xC0) == 0x80) --end;  // not inside of a character of UTF-8
+  return field.substr(0, end) + "...";
+}
+
 // The index of a column, by name or by number from 1.
 std::size_t find_column(const CsvReader& reader, const std::string& wanted, const char* option) {
   const std::vector<std::string>& names = reader.names();
@@ -57,8 +69,10 @@ std::size_t find_column(const CsvReader& reader, const std::string& wanted, cons
   require(reader.has_header(), "{} {}: {} has no header, so columns are numbers from 1 to {}", option, wanted,
           reader.path(), names.size());
   const std::vector<std::string_view> views(names.begin(), names.end());
-  fail(Error::Kind::value, "{} {}: {} has no such column{}", option, wanted, reader.path(),
-       did_you_mean(wanted, views));
+  constexpr std::size_t kFew = 12;
+  std::string hint = did_you_mean(wanted, views);
+  if (hint.empty() && names.size() <= kFew) hint = fmt::format("; it has {}", fmt::join(names, ", "));
+  fail(Error::Kind::value, "{} {}: {} has no such column{}", option, wanted, reader.path(), hint);
 }
 
 std::string name_of(const CsvReader& reader, std::size_t column) {
@@ -130,7 +144,7 @@ void note_column(const CsvReader& reader, std::size_t at, const CsvSurvey& seen,
     notes.push_back(
         fmt::format("{} has {} different words in {} rows, such as '{}', each of which is an input; --ignore it "
                     "if it names the rows",
-                    name, seen.labels.size(), seen.words, seen.first_word));
+                    name, seen.labels.size(), seen.words, in_one_line(seen.first_word)));
   }
   if (seen.missing > 0) {
     notes.push_back(fmt::format(
@@ -309,8 +323,8 @@ TableRows read_rows(const std::string& path, const TableFacts& facts, const std:
     for (std::size_t c = 0; c < facts.columns.size(); ++c) {
       const std::size_t at = places.columns[c], before = inputs.size();
       append_numbers(reader, line, at, facts.columns[c], inputs);
-      require(!std::isinf(inputs.back()), Error::Kind::io, "{}: {} is not finite", reader.place(line, at),
-              line.fields[at]);
+      require(!std::isinf(inputs.back()), Error::Kind::io,
+              "{}: {} is not finite; leave the field empty if it is unknown", reader.place(line, at), line.fields[at]);
       unknown[c] += !facts.columns[c].words.empty() && !reader.is_missing(line.fields[at]) &&
                     std::count(inputs.begin() + static_cast<std::ptrdiff_t>(before), inputs.end(), 1.0) == 0;
     }

@@ -144,16 +144,18 @@ class TrainingRun {
     line += fmt::format("{} to test.", grouped(data_.test.size()));
     progress_.say(line);
     if (const TableFacts& table = data_.facts.table; !table.columns.empty()) {
-      progress_.say(fmt::format("Predicting {} from {} inputs: {}.", what_is_predicted(), table.inputs(),
+      progress_.say(fmt::format("Predicting {} from {} {}: {}.", what_is_predicted(), table.inputs(),
+                                table.inputs() == 1 ? "input" : "inputs",
                                 task() == Task::numbers
                                     ? "regression (--task classification takes the values as classes)"
                                     : fmt::format("{} classes", data_.facts.class_count())));
     }
     for (const std::string& note : data_.notes) progress_.say(fmt::format("Note: {}.", note));
-    std::string what = fmt::format("{} steps of {} examples, {:.3g} {}, {} with a rate of {:g}, {}, {} {}",
-                                   grouped(trainer_.total_steps()), config_.batch * config_.accumulate, epochs(),
-                                   epochs() == 1 ? "epoch" : "epochs", config_.optimizer, config_.lr, config_.dtype,
-                                   num_threads(), num_threads() == 1 ? "thread" : "threads");
+    std::string what = fmt::format(
+        "{} {} of {} {}, {:.3g} {}, {} with a rate of {:g}, {}, {} {}", grouped(trainer_.total_steps()),
+        trainer_.total_steps() == 1 ? "step" : "steps", config_.batch * config_.accumulate,
+        config_.batch * config_.accumulate == 1 ? "example" : "examples", epochs(), epochs() == 1 ? "epoch" : "epochs",
+        config_.optimizer, config_.lr, config_.dtype, num_threads(), num_threads() == 1 ? "thread" : "threads");
     const distributed::World all = distributed::world();
     if (all.size() > 1) {
       what += config_.tensor_parallel > 0

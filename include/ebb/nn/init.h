@@ -31,8 +31,8 @@ struct XavierOptions {
 Tensor xavier_normal(const Shape& shape, const XavierOptions& options = {});
 Tensor xavier_uniform(const Shape& shape, const XavierOptions& options = {});
 
-Tensor uniform(const Shape& shape, double low, double high, DType dtype = DType::f32);
-Tensor normal(const Shape& shape, double mean, double deviation, DType dtype = DType::f32);
+Tensor uniform(const Shape& shape, double low = 0, double high = 1, DType dtype = DType::f32);
+Tensor normal(const Shape& shape, double mean = 0, double deviation = 1, DType dtype = DType::f32);
 
 // Orthogonal rows (or columns, if there are more rows than columns) of norm gain, with a uniformly random rotation.
 // Axes after the first count as columns.

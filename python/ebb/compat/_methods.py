@@ -121,6 +121,11 @@ def _complex(self):
     return complex(self.item())
 
 
+def _rounded(self, ndigits=None):
+    """round(x, 2)."""
+    return self.round(ndigits or 0)
+
+
 def _by_keyword(method, keyword):
     """A method of any number of sizes, which takes them as one sequence by their name, too: x.reshape(shape=(2, 3))."""
 
@@ -158,6 +163,9 @@ def install(namespace):
     _put("polygamma", _polygamma)
     _put("element_size", _element_size)
     _put("__complex__", _complex)
+    _put("__round__", _rounded)
+    _put("copy", namespace["clone"])
+    _put("itemsize", property(_element_size, doc=_element_size.__doc__))
     _put("nelement", _core.Tensor.numel)
     _put("size", property(_size, doc=_size.__doc__))
 

@@ -300,7 +300,8 @@ def histc(input, bins=100, min=0, max=0):
     x = input.reshape((-1,))
     at = _core.clamp(_core.floor((x - low) * (bins / (high - low))), 0, bins - 1)
     at = _core.where((x >= low) & (x <= high), _core.cast(at, _core.i32), bins)  # the others are counted behind the parts
-    counts = _core.index_add(_core.zeros((bins + 1,), _core.i64), 0, at, _core.ones(x.shape, _core.i64))
+    counted = _core.i32 if x.size < 2**31 else _core.i64  # shared memory of a GPU adds 32 bits at a time
+    counts = _core.index_add(_core.zeros((bins + 1,), counted), 0, at, _core.expand(_core.ones((), counted), x.shape))
     return _core.cast(_core.narrow(counts, 0, 0, bins), input.dtype)
 
 

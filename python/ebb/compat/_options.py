@@ -7,6 +7,7 @@ translated by then, so these are written with Ebb's.
 
 import math
 import re
+from collections import namedtuple
 
 from .. import _core, linalg
 from .._formula import of_operands, rounded_once
@@ -185,14 +186,15 @@ def _of_two(call):
     return chosen
 
 
-@special("round", by_keyword=True)
+@special("round")
 def _decimals(call):
     @rounded_once
-    def rounded(x, *, decimals=0):
-        if decimals == 0:
-            return call(x)
+    def scaled(x, decimals):
         scale = 10.0 ** abs(decimals)
         return call(x * scale) / scale if decimals > 0 else call(x / scale) * scale
+
+    def rounded(x, decimals=0):
+        return scaled(x, decimals) if decimals else call(x)
 
     return rounded
 
@@ -245,14 +247,25 @@ def _known_size(call):
     return repeat_interleave
 
 
+Sorted = namedtuple("Sorted", ["values", "indices"])
+
+
 @special("topk")
 def _always_sorted(call):
     def topk(x, k, axis=-1, largest=True, sorted=True):
         if x.ndim == 0:
-            return tuple(part.reshape(()) for part in call(x.reshape((1,)), k, 0, largest))
-        return call(x, k, axis, largest)
+            return Sorted(*(part.reshape(()) for part in call(x.reshape((1,)), k, 0, largest)))
+        return Sorted(*call(x, k, axis, largest))
 
     return topk
+
+
+@special("sort")
+def _named(call):
+    def sort(x, axis=-1, descending=False):
+        return Sorted(*call(x, axis, descending))
+
+    return sort
 
 
 @special("nonzero", by_keyword=True)

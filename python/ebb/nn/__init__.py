@@ -506,6 +506,12 @@ class Sequential(Module):
     """One layer after the other; anything that can be called with a tensor is a layer."""
 
     def __init__(self, *layers):
+        for k, layer in enumerate(layers):
+            if not callable(layer):
+                words = f"Sequential: layer {k} is a {type(layer).__name__}, which cannot be called"
+                several = {list: "*layers", tuple: "*layers", dict: "*layers.values()"}
+                inside = next((f"; use Sequential({call})" for kind, call in several.items() if isinstance(layer, kind)), "")
+                raise TypeError(words + inside)
         self.layers = list(layers)
 
     def forward(self, x):
@@ -515,7 +521,7 @@ class Sequential(Module):
         return x
 
     def __getitem__(self, index):
-        return self.layers[index]
+        return Sequential(*self.layers[index]) if isinstance(index, slice) else self.layers[index]
 
     def __len__(self):
         return len(self.layers)

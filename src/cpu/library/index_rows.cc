@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "cpu/library/lines.h"
 #include "cpu/library/ops.h"
 #include "cpu/tile/elements.h"
+#include "cpu/tile/row_sums.h"
 
 namespace ebb::cpu {
 namespace {
@@ -103,10 +105,25 @@ void store_row(T* to, const SumOf<T>* sum, std::int64_t n) {
 // Elements of a vector go straight to their sums. Where the vector is much longer than the result, several pieces of it
 // have sums side by side. Pieces depend on the shape alone and are added in order. Within a piece four sums take turns,
 // so that equal indices do not wait for one another.
+constexpr std::int64_t kFewTokens = 16;  // as many rows per token: chosen, not measured
 template <class T, class Index>
 void add_elements(const Index* index, std::int64_t index_step, const T* from, std::int64_t from_step,
                   std::int64_t tokens, T* out, std::int64_t rows) {
   constexpr std::int64_t kTurns = 4, kTokens = 65536, kMostPieces = 16;
+  if (tokens < rows / kFewTokens) {  // sums of the elements that there are, not of all
+    std::vector<std::int64_t> order(static_cast<std::size_t>(tokens));
+    std::iota(order.begin(), order.end(), 0);
+    const auto row = [&](std::int64_t i) { return static_cast<std::int64_t>(index[i * index_step]); };
+    std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return row(a) < row(b); });
+    std::memset(static_cast<void*>(out), 0, static_cast<std::size_t>(rows) * sizeof(T));
+    for (std::size_t k = 0; k < order.size();) {
+      const std::int64_t r = row(order[k]);
+      SumOf<T> sum(0);
+      for (; k < order.size() && row(order[k]) == r; ++k) add_row<T>(&sum, from + order[k] * from_step, 1);
+      store_row<T>(out + r, &sum, 1);
+    }
+    return;
+  }
   const std::int64_t turns = rows <= 4096 && tokens >= kTurns * rows ? kTurns : 1;
   const std::int64_t pieces = std::clamp<std::int64_t>(tokens / std::max(kTokens, 4 * turns * rows), 1, kMostPieces);
   const std::int64_t step = (tokens + pieces - 1) / pieces;
@@ -285,9 +302,20 @@ void run_index_zero_add(const LibraryCall& call) {
           if (column == 0) std::memset(static_cast<void*>(to), 0, static_cast<std::size_t>(around.inner) * sizeof(T));
           continue;
         }
-        std::fill_n(sum, columns, SumOf<T>(0));
-        for (std::size_t p = begin; p < end; ++p)
-          add_row<T>(sum, from + (o * tokens + positions.order[p]) * around.inner + column, columns);
+        if constexpr (std::is_same_v<T, float> || std::is_same_v<T, BFloat16>) {
+          const NumberedRows<T> rows{from + o * tokens * around.inner + column, around.inner, &positions.order[begin],
+                                     end - begin};
+          if constexpr (std::is_same_v<T, float>) {
+            sum_rows(to, rows, static_cast<std::size_t>(columns));
+            continue;
+          } else {
+            sum_rows(sum, rows, static_cast<std::size_t>(columns));
+          }
+        } else {
+          std::fill_n(sum, columns, SumOf<T>(0));
+          for (std::size_t p = begin; p < end; ++p)
+            add_row<T>(sum, from + (o * tokens + positions.order[p]) * around.inner + column, columns);
+        }
         store_row<T>(to, sum, columns);
       }
     });

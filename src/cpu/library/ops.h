@@ -14,6 +14,7 @@ EBB_OPS(EBB_SKIP_OP, EBB_SKIP_OP, EBB_SKIP_OP, EBB_SKIP_OP, EBB_SKIP_OP, EBB_DEC
 #undef EBB_DECLARE
 
 void run_fp8_matmul(const LibraryCall& call);  // a matmul with options: see calls/fp8_product.h
+void run_banded(const LibraryCall& call);      // a weighted_gather with options: see calls/banded.h
 
 // How run_matmul would run it, in one line.
 std::string describe_matmul(const LibraryCall& call);

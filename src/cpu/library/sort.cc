@@ -3,6 +3,7 @@
 // formats need no special comparisons.
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -20,32 +21,91 @@
 namespace ebb::cpu {
 namespace {
 
-// The first winner of a dense line: maxima of blocks (which vectorise), then a search in a block that beats the last.
-template <bool kLargest, class T>
-std::int64_t first_winner(const T* x, std::int64_t n) {
-  constexpr std::int64_t kBlock = 1024, kShort = 16;
-  if (n <= kShort) {
-    Key<T> best = winning_key<kLargest>(x[0]);
+// Where the first element of a dense line is that equals `best`, NaN if that is what it is; one of them does.
+template <class T>
+std::int64_t first_like(const T* x, std::int64_t n, T best) {
+  using K = Key<T>;
+  constexpr std::int64_t kTogether = 64;  // compared without a branch
+  const auto find = [&](auto is_like) {
     std::int64_t at = 0;
-    for (std::int64_t i = 1; i < n; ++i) {
-      const Key<T> key = winning_key<kLargest>(x[i]);
-      at = key > best ? i : at;
-      best = std::max(best, key);
+    for (; at + kTogether <= n; at += kTogether) {
+      bool any = false;
+      for (std::int64_t k = 0; k < kTogether; ++k) any |= is_like(std::bit_cast<K>(x[at + k]));
+      if (any) break;
     }
+    while (at < n - 1 && !is_like(std::bit_cast<K>(x[at]))) ++at;
     return at;
+  };
+  const K wanted = std::bit_cast<K>(best);
+  if constexpr (is_float_type<T>) {
+    constexpr K kMagnitude = static_cast<K>(static_cast<K>(~K(0)) >> 1), kInfinity = infinity_bits<T>();
+    const K size = static_cast<K>(wanted & kMagnitude);
+    if (size > kInfinity) return find([](K x) { return static_cast<K>(x & kMagnitude) > kInfinity; });
+    if (size == 0) return find([](K x) { return static_cast<K>(x & kMagnitude) == 0; });  // of either sign
   }
-  Key<T> best = 0;
-  std::int64_t at = -1;
-  for (std::int64_t begin = 0; begin < n; begin += kBlock) {
-    const std::int64_t end = std::min(n, begin + kBlock);
-    Key<T> most = 0;
-    for (std::int64_t i = begin; i < end; ++i) most = std::max(most, winning_key<kLargest>(x[i]));
-    if (at >= 0 && most <= best) continue;
-    best = most;
-    at = begin;
-    while (winning_key<kLargest>(x[at]) != best) ++at;
+  return find([wanted](K x) { return x == wanted; });
+}
+
+constexpr std::int64_t kFewElements = 16;  // finding their extreme by a loop of reductions would take longer
+
+// The first winner of a dense line of a few elements.
+template <bool kLargest, class T>
+std::int64_t first_winner_of_few(const T* x, std::int64_t n) {
+  Key<T> best = winning_key<kLargest>(x[0]);
+  std::int64_t at = 0;
+  for (std::int64_t i = 1; i < n; ++i) {
+    const Key<T> key = winning_key<kLargest>(x[i]);
+    at = key > best ? i : at;
+    best = std::max(best, key);
   }
   return at;
+}
+
+template <class T>
+using WideNumber = std::conditional_t<is_float_type<T>, double, std::int64_t>;  // holds every T
+
+// By the loops of reductions, which do not read single bytes: compilers have instructions for those.
+template <bool kLargest, class T>
+WideNumber<T> extreme_of(const T* x, std::int64_t n) {
+  if constexpr (sizeof(T) == 1) {
+    T most = x[0];
+    for (std::int64_t i = 1; i < n; ++i) most = kLargest ? std::max(most, x[i]) : std::min(most, x[i]);
+    return most;
+  } else {
+    using Limits = std::numeric_limits<WideNumber<T>>;
+    constexpr DType kType = dtype_of_type<T>::value;
+    static const ReduceFn extreme = tile_kernels().reduce(kLargest ? Op::max : Op::min, reg_type(kType), kType);
+    constexpr auto kHighest = Limits::has_infinity ? Limits::infinity() : Limits::max();
+    constexpr auto kLowest = Limits::has_infinity ? -Limits::infinity() : Limits::min();
+    WideNumber<T> most = kLargest ? kLowest : kHighest;
+    extreme(&most, x, 1, static_cast<std::size_t>(n));
+    return most;
+  }
+}
+
+// The same for longer lines: extremes of blocks, then a search in the best block.
+template <bool kLargest, class T>
+std::int64_t first_winner(const T* x, std::int64_t n) {
+  constexpr std::int64_t kBlock = 4096;
+  using Wide = WideNumber<T>;
+  const auto beats = [](Wide a, Wide b) { return (kLargest ? a > b : a < b) || (a != a && b == b); };
+  Wide best = 0;
+  std::int64_t block = -1;
+  for (std::int64_t begin = 0; begin < n; begin += kBlock) {
+    const Wide most = extreme_of<kLargest>(x + begin, std::min(kBlock, n - begin));
+    if (block >= 0 && !beats(most, best)) continue;
+    best = most;
+    block = begin;
+  }
+  T value;
+  if constexpr (std::is_same_v<T, Half>) {
+    value = half_from(static_cast<float>(best));
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    value = bfloat16_from(static_cast<float>(best));
+  } else {
+    value = static_cast<T>(best);
+  }
+  return block + first_like(x + block, std::min(kBlock, n - block), value);
 }
 
 template <bool kLargest>
@@ -65,7 +125,10 @@ void run_arg(const LibraryCall& call) {
     const T* data = static_cast<const T*>(x.data);
     lines.for_each_block([&](const L::Block& block) {
       if (step == 1) {
-        for (std::int64_t l = 0; l < block.count; ++l)
+        const bool few = lines.length() <= kFewElements;
+        for (std::int64_t l = 0; few && l < block.count; ++l)
+          out[block.offset[0][l]] = first_winner_of_few<kLargest>(data + block.offset[1][l], lines.length());
+        for (std::int64_t l = 0; !few && l < block.count; ++l)
           out[block.offset[0][l]] = first_winner<kLargest>(data + block.offset[1][l], lines.length());
         return;
       }

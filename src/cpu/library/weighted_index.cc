@@ -6,6 +6,7 @@
 #include <atomic>
 #include <vector>
 
+#include "calls/banded.h"
 #include "core/format_error.h"
 #include "core/parallel.h"
 #include "cpu/library/copy.h"
@@ -163,6 +164,7 @@ void in_compute_dtype(const LibraryCall& call, std::int64_t size, const View& in
 }  // namespace
 
 void run_weighted_gather(const LibraryCall& call) {
+  if (is_banded(call.attrs)) return run_banded(call);
   in_compute_dtype(call, call.inputs[0].shape[2], call.inputs[1], [&](auto type, const View& index) {
     BufferPtr keep;
     gather_rows<typename decltype(type)::type>(call, index, packed(call.inputs[2], keep, label_of(call)));

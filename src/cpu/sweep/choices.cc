@@ -148,6 +148,17 @@ static bool only_sums_memory(const Program& p, Readable&& readable) {
                       [&](const Output& o) { return p.instrs[o.value].level == Level::full; });
 }
 
+// Rows for loops of their own, and half a block: a tile costs as much as copying some hundred elements.
+std::int64_t shortest_slice() { return std::max(cpu_model().sweep_row_by_row, kTile / 2); }
+
+// Neither sums nor numbers at places: every element follows from those at its place.
+static bool only_elements(const Program& p) {
+  return std::all_of(p.instrs.begin(), p.instrs.end(), [](const Instr& i) {
+    return i.kind == Instr::Kind::load || i.kind == Instr::Kind::convert || i.kind == Instr::Kind::round ||
+           i.kind == Instr::Kind::compute;
+  });
+}
+
 constexpr auto kTurn = static_cast<std::int64_t>(kSumLanes);  // columns that a sum takes at a time
 
 // Rows: several turns of a loop of machine code, and enough strips for many threads. Columns: all, as long as a tile
@@ -223,6 +234,9 @@ void shape_tiles(CompiledSweep& s) {
   const CpuModel& model = cpu_model();
   const std::int64_t beside = s.columns < 2 || has(Instr::Kind::columns) ? 1 : rows_beside(p);
   const auto dense = [&](const Strides& strides) { return is_dense(layout_of(p.dims, 0, p.dims.size(), strides)); };
+  const auto dense_in_row = [&](const Strides& strides) {
+    return is_dense(layout_of(p.dims, p.dims.size() - static_cast<std::size_t>(p.row_dims), p.dims.size(), strides));
+  };
   const auto by_column = [&](const Strides& strides) { return column_step(s, strides) >= 0; };
   if (beside < model.sweep_least_beside && s.rows >= kStraightRows && only_sums_memory(p, dense)) {
     s.straight = true;
@@ -235,13 +249,17 @@ void shape_tiles(CompiledSweep& s) {
   } else if (beside < model.sweep_least_beside) {
     // Rows of one stride, or of runs of the same number, as a channel's weights are.
     const auto whole = [&](const Strides& strides) {
-      const Layout row = layout_of(p.dims, p.dims.size() - static_cast<std::size_t>(p.row_dims), p.dims.size(), strides);
+      const Layout row =
+          layout_of(p.dims, p.dims.size() - static_cast<std::size_t>(p.row_dims), p.dims.size(), strides);
       return row.rank <= 1 || row.strides[row.rank - 1] == 0;
     };
     s.long_rows = s.columns > (all_memory(p, whole) ? model.sweep_whole_row : kTile);
     s.row_by_row = !s.long_rows && s.columns >= model.sweep_row_by_row;
     s.columns_per_tile = s.long_rows ? kTile : s.columns;
     s.rows_per_tile = s.long_rows ? 1 : s.row_by_row ? rows_one_by_one(s) : rows_together(s);
+    // Rows of slices are read and written in place if each is a tile.
+    if (s.columns >= shortest_slice() && only_elements(p) && !all_memory(p, dense) && all_memory(p, dense_in_row))
+      s.rows_per_tile = 1;
   } else {
     s.beside = beside;
     const bool computes = !only_sums_memory(p, by_column);

@@ -185,9 +185,11 @@ std::int32_t copied_from(const Program& program, std::int32_t value);
 // (choices.cc).
 std::int64_t column_step(const CompiledSweep& sweep, const Strides& strides);
 
-// Rows and columns of a tile of rows: whether rows are side by side in it, and how many (choices.cc).
-// The same sweep, with values of rows where operands repeat along the last dimensions (row_values.cc).
+// The same sweep, with rows where operands repeat or are slices (row_values.cc).
 Program with_row_values(const Program& flat);
+// The shortest dense rows of slices that are tiles of their own (choices.cc).
+std::int64_t shortest_slice();
+// Rows and columns of a tile of rows: whether rows are side by side in it, and how many (choices.cc).
 void shape_tiles(CompiledSweep& sweep);
 
 // Divides the tiles among tasks, by shape and program alone, never by the number of threads (choices.cc).

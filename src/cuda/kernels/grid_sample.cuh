@@ -225,21 +225,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) grid_gradient(const Args 
 
 // ---- the gradient of the image --------------------------------------------------------------------------------------
 
-extern "C" __global__ void __launch_bounds__(kThreads) store_taps(const Args a) {
-  EACH(point, a.images * a.points) {
-    Line lines[kAxes];
-    lines_at(a, point, lines);
-    Places places[kAxes];
-    places_at(a, lines, places);
-#pragma unroll
-    for (int k = 0; k < kAll; ++k) {
-      a.at[point * kAll + k] = place_of(a, places, k);
-      a.weight[point * kAll + k] = weight_of(lines, k);
-    }
-  }
-}
-
-// Cells begin at an element, or before the first one; of one tap they are elements.
+// The cell of a point begins at the first element that it reads, or before the image's first one; it reads kTaps along
+// an axis at most, also where padding turns it around. Of one tap cells are elements.
 extern "C" __global__ void __launch_bounds__(kThreads) find_cells(const Args a) {
   EACH(point, a.images * a.points) {
     Line lines[kAxes];
@@ -248,7 +235,9 @@ extern "C" __global__ void __launch_bounds__(kThreads) find_cells(const Args a) 
     bool here = true;
 #pragma unroll
     for (int d = kAxes - 1; d >= 0; --d) {
-      const A low = lines[d].place[0];
+      A low = lines[d].place[0];
+#pragma unroll
+      for (int k = 1; k < kTaps; ++k) low = lines[d].place[k] < low ? lines[d].place[k] : low;
       here = here && low >= (A)(1 - kTaps) && low <= number(a.sides[d].last);
       cell = cell * (a.sides[d].size + kTaps - 1) + (here ? (i64)low + kTaps - 1 : 0);
     }
@@ -329,8 +318,13 @@ EBB void add_points_around(const Args& a, const RowsAt& to, const Around& around
       lines_at(a, first + point, lines);
       A weight = 1;
 #pragma unroll
-      for (int d = 0; d < kAxes; ++d)
-        weight *= (i64)lines[d].place[0] == around.place[d] ? lines[d].weight[0] : lines[d].weight[kTaps - 1];
+      for (int d = 0; d < kAxes; ++d) {
+        A of_axis = 0;
+#pragma unroll
+        for (int k = 0; k < kTaps; ++k)
+          of_axis += (i64)lines[d].place[k] == around.place[d] ? lines[d].weight[k] : (A)0;
+        weight *= of_axis;
+      }
       const T* const from = a.y + to.row * a.points + point;
       A y[kRows];
 #pragma unroll

@@ -42,6 +42,19 @@ extern "C" __global__ void __launch_bounds__(kThreads) scan_sums(const ScanArgs 
   }
 }
 
+// The same by a thread per line, of a few strips.
+extern "C" __global__ void __launch_bounds__(kThreads) scan_few_sums(const ScanArgs a) {
+  EACH(line, a.x.n) {
+    u64* const sums = a.sums + line * (a.pieces + 1);
+    S before = (S)a.start;
+    sums[0] = bits_of(before);
+    for (i64 piece = 1; piece <= a.pieces; ++piece) {
+      before = next(before, from_bits(before, sums[piece]));
+      sums[piece] = bits_of(before);
+    }
+  }
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads) sum_strips(const ScanArgs a) {
   EACH(task, a.x.n * a.pieces) {
     const i64 piece = quotient(task, a.x.n), line = task - piece * a.x.n;

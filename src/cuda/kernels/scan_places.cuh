@@ -112,6 +112,20 @@ extern "C" __global__ void __launch_bounds__(kThreads) best_before_pieces(const 
   }
 }
 
+// The same by a thread per line, of a few strips.
+extern "C" __global__ void __launch_bounds__(kThreads) best_before_few(const ScanArgs a) {
+  EACH(line, a.x.n) {
+    u64* const places = a.sums + line * (a.pieces + 1);
+    const T* const x = line_of(a, line);
+    Best before{(S)0, -1};
+    places[0] = (u64)before.place;
+    for (i64 piece = 1; piece <= a.pieces; ++piece) {
+      before = later(before, at_place(a, x, (i64)places[piece]));
+      places[piece] = (u64)before.place;
+    }
+  }
+}
+
 EBB Best before_piece(const ScanArgs& a, const T* x, i64 line, i64 piece) {
   return at_place(a, x, a.sums ? (i64)a.sums[line * (a.pieces + 1) + piece] : -1);
 }

@@ -74,7 +74,7 @@ EBB u32 sum_of_table(const u32* table, i64, i64 at, u32) { return table[at]; }
 EBB u64 sum_of_table(const u32* table, i64 sums, i64 at, u64) { return (u64)table[sums + at] << 32 | table[at]; }
 
 extern "C" __global__ void __launch_bounds__(kThreads) add_integers_in_shared(const Args a) {
-  constexpr int kAhead = 4;  // loads in flight
+  constexpr int kAhead = sizeof(P) == 4 ? 8 : 4;  // loads in flight
   DYNAMIC_SHARED(smem);
   u32* const table = (u32*)smem;
   const i64 n = a.index.n, sums = a.sums * a.copies, copy = threadIdx.x & (a.copies - 1);

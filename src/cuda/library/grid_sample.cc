@@ -98,15 +98,6 @@ void run_grid_sample_image_gradient(const LibraryCall& call, Gpu& gpu) {
   if (x.shape.numel() == 0) return;
   GridTask t(call, x, y, grid);
   GridArgs<void, void, void>& a = t.args;
-  if (t.taps > 2) {
-    const Shape taps{a.images, a.points, t.all_taps()};
-    const View at = workspace(gpu, DType::i64, taps, kept[0], kGridName);
-    const View weight = workspace(gpu, compute_dtype(x.dtype), taps, kept[1], kGridName);
-    a.at = elements<i64>(at);
-    a.weight = weight.data;
-    launch_elements(gpu, t.source(), "store_taps", a.images * a.points, a);
-    return scatter_weighted(gpu, y, at, weight, reshaped(x, Shape{a.images, a.channels, a.elements}), {});
-  }
   const Shape lines{a.images, a.points};
   const DType of_keys = t.narrow_keys ? DType::i32 : DType::i64;
   const View keys = workspace(gpu, of_keys, lines, kept[0], kGridName),

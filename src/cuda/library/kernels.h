@@ -79,10 +79,6 @@ bool run_fused_attention_gradient(const LibraryCall& call, Gpu& gpu);
 // out (i64): the order of integers from 0 to `most` along the axis; stable. `sorted`: the keys in it, if requested.
 void argsort_keys(Gpu& gpu, const View& keys, int axis, std::int64_t most, const View& out, void* sorted = nullptr);
 
-// weighted_scatter (y, index, weight) -> x, see ops/index_nodes.h; all dense.
-void scatter_weighted(Gpu& gpu, const View& y, const View& index, const View& weight, const View& x,
-                      const Complaints& complaints);
-
 // data *= factor, one number of any floating dtype; data is dense. A factor of 1 leaves data unread.
 void scale_elements(Gpu& gpu, const View& data, const View& factor);
 
@@ -93,6 +89,7 @@ void run_max_pool_index(const LibraryCall& call, Gpu& gpu);
 void run_window_sum(const LibraryCall& call, Gpu& gpu);
 void run_window_spread(const LibraryCall& call, Gpu& gpu);
 void run_weighted_gather(const LibraryCall& call, Gpu& gpu, RunMark& mark);
+void run_banded(const LibraryCall& call, Gpu& gpu);  // such a call with BandedCall
 void run_weighted_scatter(const LibraryCall& call, Gpu& gpu, RunMark& mark);
 void run_gather_dot(const LibraryCall& call, Gpu& gpu, RunMark& mark);
 void run_grid_sample(const LibraryCall& call, Gpu& gpu);

@@ -224,7 +224,7 @@ void run_arg(const LibraryCall& call, Gpu& gpu) {
   } else {
     launch_elements(gpu, source, "best_of_strips", count * args.pieces, args);
   }
-  if (args.pieces > 1) launch_elements(gpu, source, "best_of_best", 32 * count, args);
+  if (args.pieces > 1) launch_blocks(gpu, source, "best_of_best", count, args);
 }
 
 namespace {
@@ -310,7 +310,11 @@ void run_scan(const LibraryCall& call, Gpu& gpu) {
   if (pieces > 1) {
     args.sums = elements<u64>(workspace(gpu, DType::i64, Shape{count * (pieces + 1)}, keep, label_of(call)));
     over_pieces("best_of_pieces", places ? "best_of_strips" : "sum_strips");
-    launch_blocks(gpu, source, places ? "best_before_pieces" : "scan_sums", count, args);
+    if (!beside && pieces <= kFewStrips) {
+      launch_elements(gpu, source, places ? "best_before_few" : "scan_few_sums", count, args);
+    } else {
+      launch_blocks(gpu, source, places ? "best_before_pieces" : "scan_sums", count, args);
+    }
   }
   over_pieces("places_of_pieces", places ? "places_of_strips" : "scan_strips");
 }

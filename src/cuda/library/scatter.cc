@@ -358,7 +358,7 @@ void run_scatter_zero_add(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
     source.dynamic_shared = true;
     args.copies = plan.copies;
     return launch_blocks(gpu, source, "add_integers_in_shared",
-                         std::min<std::int64_t>(n / (16 * kThreads) + 1, 2 * gpu.multiprocessors()), args,
+                         std::min<std::int64_t>(n / (16 * kThreads) + 1, 4 * gpu.multiprocessors()), args,
                          plan.shared_bytes);
   }
   const DType sums = dtype_of_sums(call);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// argsort, and a range of its places: see kernels/sort.cuh, kernels/radix_sort.cuh and kernels/radix_select.cuh.
+// argsort, and a range of its places: see kernels/sort.cuh, kernels/radix_sort.cuh, kernels/radix_select.cuh
+// and kernels/select_one.cuh.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,22 +27,25 @@ struct SortTask {
   std::int64_t lines() const { return x.shape.numel(); }
 };
 
+SortArgs args_of(const SortTask& t) {
+  return {.x = kernel_view(t.x),
+          .out = kernel_view(t.out),
+          .length = t.length,
+          .x_step = t.x_step,
+          .out_step = t.out_step,
+          .first = t.first,
+          .count = t.count,
+          .piece = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(t.length))),
+          .values = t.values};
+}
+
 void sort_short(Gpu& gpu, const SortTask& t) {
   const KernelSource source{
       element_text(t.x.dtype) +
       fmt::format("constexpr bool kDescending = {}, kFloating = {};\n", t.descending, is_floating(t.x.dtype)) +
       texts::sort};
-  const auto piece = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(t.length)));
-  launch_blocks(gpu, source, "sort_pieces", ceil_div(t.lines(), kSortPiece / piece),
-                SortArgs{.x = kernel_view(t.x),
-                         .out = kernel_view(t.out),
-                         .length = t.length,
-                         .x_step = t.x_step,
-                         .out_step = t.out_step,
-                         .first = t.first,
-                         .count = t.count,
-                         .piece = piece,
-                         .values = t.values});
+  const SortArgs args = args_of(t);
+  launch_blocks(gpu, source, "sort_pieces", ceil_div(t.lines(), kSortPiece / args.piece), args);
 }
 
 std::string key_text(DType dtype, bool descending) {
@@ -53,6 +57,13 @@ std::string key_text(DType dtype, bool descending) {
   return bits_text(dtype) +
          fmt::format("constexpr bool kDescending = {}, kFloating = {}, kSigned = {};\nconstexpr T kInfinity = {};\n",
                      descending, is_floating(dtype), dtype == DType::i32 || dtype == DType::i64, infinity);
+}
+
+void select_one(Gpu& gpu, const SortTask& t) {
+  const SortArgs args = args_of(t);
+  const KernelSource source{key_text(t.x.dtype, t.descending) +
+                            fmt::format("constexpr int kEach = {};\n", ceil_div(args.piece, 32)) + texts::select_one};
+  launch_blocks(gpu, source, "select_one", ceil_div(t.lines(), kThreads / 32), args);
 }
 
 // Selected keys of dense lines, and the position of each in its line.
@@ -178,10 +189,13 @@ void sort_range(Gpu& gpu, const View& x, int axis, bool descending, std::int64_t
                 std::int64_t key_bits, void* values = nullptr) {
   if (out.shape.numel() == 0) return;
   const std::int64_t length = x.shape[axis], count = out.shape[axis];
+  // Shorter lines have no more elements than a block's merges sort at once anyway.
+  const bool one = count == 1 && length > 32 && length <= 32 * kMostOfLane;
   BufferPtr keep;
-  const View from = length > kRadixTile ? with_neighbours(gpu, x, axis, keep) : x;
+  const View from = one || length > kRadixTile ? with_neighbours(gpu, x, axis, keep) : x;
   SortTask task{from, out, length, from.strides[axis], out.strides[axis], first, count, descending, key_bits, values};
   task.x.shape = task.out.shape = x.shape.with(axis, 1);
+  if (one) return select_one(gpu, task);
   // 4,000 lines of 1,001 numbers took 0.36 ms by merges, PyTorch 0.16; long keys have twice the digits.
   if (length <= (size_of(x.dtype) > 4 ? kSortPiece : kSortPiece / 2)) return sort_short(gpu, task);
   // For few places the rest need not be sorted.

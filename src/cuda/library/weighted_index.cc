@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "calls/banded.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/kernels.h"
 
@@ -43,6 +44,7 @@ struct WeightedTask {
 }  // namespace
 
 void run_weighted_gather(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
+  if (is_banded(call.attrs)) return run_banded(call, gpu);
   BufferPtr kept_x, kept_index, kept_weight;
   const View x = packed(gpu, call.inputs[0], kept_x, kWeightedName),
              index = packed(gpu, call.inputs[1], kept_index, kWeightedName);
@@ -52,19 +54,14 @@ void run_weighted_gather(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
 }
 
 void run_weighted_scatter(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
-  BufferPtr kept_y, kept_index, kept_weight;
+  BufferPtr kept_y, kept_index;
   const View y = packed(gpu, call.inputs[0], kept_y, kWeightedName),
              index = packed(gpu, call.inputs[1], kept_index, kWeightedName);
   const View& x = call.outputs[0];
   if (x.shape.numel() == 0) return;
-  scatter_weighted(gpu, y, index, packed(gpu, call.inputs[2], kept_weight, kWeightedName), x,
-                   check_index(mark, call, index, x.shape[2]));
-}
-
-void scatter_weighted(Gpu& gpu, const View& y, const View& index, const View& weight, const View& x,
-                      const Complaints& complaints) {
-  BufferPtr kept[4];
-  WeightedTask t(complaints, x, y, index, weight.data);
+  BufferPtr kept_weight, kept[4];
+  WeightedTask t(check_index(mark, call, index, x.shape[2]), x, y, index,
+                 packed(gpu, call.inputs[2], kept_weight, kWeightedName).data);
   WeightedArgs<void, void, void>& a = t.args;
   const Shape lines{a.images, a.points * a.taps};
   const View keys = workspace(gpu, has_narrow_keys(a.size) ? DType::i32 : DType::i64, lines, kept[0], kWeightedName);

@@ -21,7 +21,8 @@ std::string mapping_text(const KernelPlan& plan) {
       return plan.lanes == 32 ? "warp per row"
                               : fmt::format("{} lane{} per row", plan.lanes, plan.lanes == 1 ? "" : "s");
     case Mapping::block_per_row:
-      return "block per row";
+      return plan.shares_rows() ? fmt::format("{} blocks per row, {} launches", plan.row_blocks, plan.launch.launches)
+                                : "block per row";
     case Mapping::row_groups:
       return fmt::format("{} per {} rows", plan.chunk_warps > 0 ? "warp" : "block",
                          plan.chunk_warps > 0 ? kChunkRows : plan.group_rows);
@@ -113,6 +114,7 @@ std::string describe(const KernelPlan& plan) {
   if (launch.shared > 0) text += fmt::format(", {} bytes of shared memory", launch.shared);
   if (plan.finishes)
     text += fmt::format(", finished by {} thread{}", launch.finish_threads, plan.finish.columns ? "s per block" : "s");
+  if (plan.whole_columns) text += ", whole columns";
   if (plan.joinable) text += ", joinable";
   return text;
 }

@@ -41,6 +41,10 @@ struct GpuModel {
   // trial), and bytes per block reserved for sums of segments while counting them.
   std::int64_t fewest_warps = 10, shared_of_sums = 2 << 10;
 
+  // Up to so many rows, of at least so many segments, are shared by blocks that fill a large GPU, with a launch per
+  // pass (chosen; with a block each, three to five rows of losses took 2.5 to 3 times as long as in PyTorch).
+  std::int64_t most_shared_rows = 32, shared_segments = 64, blocks_of_shared_rows = 528;
+
   // ---- Groups of rows. They decide the order of sums over rows, so they are the same for all GPUs: results depend on
   // shapes alone. All groups run at once on 128 multiprocessors or more, and no more are made: a second wave for a few
   // would take as long as the first, and each group's sums go through memory.
@@ -101,8 +105,8 @@ struct GpuModel {
   // four columns: with eight, the gradient of a batch norm took 177 registers, one block fitted a multiprocessor and
   // the sweep moved 1.9 TB/s, the mean of the same images, with 76 registers and three blocks, 4.1.
   int rows_in_flight = 8, rows_in_flight_of_functions = 2, blocks_of_columns = 3;
-  // The same of fewer than `odd_columns` columns: threads, each of which has few bytes of a row; groups from which on 256
-  // chains add them (chosen. With 8,192 threads, 26,690,047 rows of five bf16 took 2.5 ms, PyTorch 0.15).
+  // The same of fewer than `odd_columns` columns: threads, each of which has few bytes of a row; groups from which on
+  // 256 chains add them (chosen. With 8,192 threads, 26,690,047 rows of five bf16 took 2.5 ms, PyTorch 0.15).
   std::int64_t narrow_column_threads = 1 << 17, groups_of_many_chains = 4096;
   std::int64_t column_bytes_in_flight = 128, many_column_sums = 2;
   // An operand counts as one of a sweep's arrays from this share of its elements on (chosen, not measured).
@@ -214,6 +218,9 @@ struct GpuModel {
   // grid_sample: threads that fill a large GPU, and channels per lane before another lane shares a point's. (Chosen,
   // not measured.)
   std::int64_t grid_threads = 1 << 17, grid_lane_channels = 8;
+  // Banded matrices (other sizes of images): planes per thread while there are so many threads; terms from which on an
+  // element has a warp, and a block. The latter two decide bits. (Chosen, not measured.)
+  std::int64_t band_planes = 4, band_threads = 1 << 18, band_warp_taps = 64, band_block_taps = 4096;
   // Sums of integers that a block adds in shared memory before adding to memory; lines from which on one block each
   // fills a large GPU.
   std::int64_t table_bytes = 96 << 10, busy_blocks = 132;

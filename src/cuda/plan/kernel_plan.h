@@ -131,6 +131,7 @@ struct LaunchPlan {
   bool row_of_block = false;      // all warps of a block work on one row and so wait for each other
   int bound_threads = kThreads;   // __launch_bounds__
   int min_blocks = 0;             // per multiprocessor; 0: the compiler's choice
+  int launches = 1;               // of `sweep`, `sweep_1`, ..., each with all blocks
   bool fewer_if_spilled = false;  // recompiled for fewer blocks if registers spill
   unsigned finish_blocks = 0, finish_threads = kThreads;
   std::size_t workspace = 0;  // bytes
@@ -144,6 +145,7 @@ struct LaunchPlan {
 struct WorkspacePlan {
   std::int64_t part_groups = 0, group_sums = 0, counter = 0;  // of totals, where several blocks may finish them
   std::int64_t sums = 0;                                      // over the rows
+  std::int64_t segment_sums = 0;                              // of rows that several blocks share
   std::int64_t kept = 0;                                      // sums over a few rows: here, or bytes of shared memory
 
   bool operator==(const WorkspacePlan&) const = default;
@@ -179,6 +181,11 @@ struct KernelPlan {
   std::int64_t segments = 0;  // per row
   std::int64_t slots = 0;     // leaves of a row per thread
   std::int64_t parts = 0;     // of totals
+  // block_per_row: so many blocks share a row. If more than one, each pass is a launch, and sums of segments go through
+  // memory; passes that are computed in one are the same as for a row of one block.
+  std::int64_t row_blocks = 1;
+  bool shares_softmax = false;
+  bool ends_rows = false;  // a last launch has results of rows
   std::int64_t groups = 0, group_rows = 1;
   int row_unroll = 0;  // columns, down_rows: rows whose loads are in flight
   int together = 1;    // elements, one at a time: those of a thread, all of which are loaded before the first is stored
@@ -219,11 +226,15 @@ struct KernelPlan {
   LaunchPlan launch;
   bool joinable = false;  // one launch may run several sweeps of this text
   bool finishes = false;  // there is a kernel `finish`
+  // A thread adds all rows of its columns, and computes what follows from their sums itself.
+  bool whole_columns = false;
   FinishPlan finish;
   WorkspacePlan workspace;
 
   // Row values are computed with each element.
   bool without_rows() const { return mapping == Mapping::elements || mapping == Mapping::down_rows; }
+  bool shares_rows() const { return row_blocks > 1; }
+  std::int64_t parts_before(int stage) const;  // reductions of earlier stages: their sums of segments come first
   bool row_in_warp() const { return mapping == Mapping::lanes_per_row || chunk_warps > 0; }
   bool all_staged() const { return staged_slots == slots; }
   bool holds_row() const { return residence == Residence::registers; }

@@ -66,9 +66,13 @@ void choose_launch(const Program& p, const GpuModel& model, KernelPlan& plan) {
       }
     }
   }
-  if (!plan.column_sums.empty()) {
+  if (!plan.column_sums.empty() && !plan.whole_columns) {
     work.sums = words;
     words += static_cast<std::int64_t>(plan.column_sums.size()) * plan.groups * p.columns();
+  }
+  if (plan.shares_rows()) {
+    work.segment_sums = words;
+    words += plan.parts_before(p.stages) * p.rows() * plan.segments;
   }
   std::int64_t shared = plan.staged.empty() ? 0 : plan.row_bytes;
   if (plan.mapping == Mapping::row_groups && plan.kept_on_chip) {
@@ -94,7 +98,7 @@ void choose_launch(const Program& p, const GpuModel& model, KernelPlan& plan) {
         finish.columns ? static_cast<unsigned>(std::clamp<std::int64_t>(blocks, 1, model.most_blocks)) : finish_blocks;
   }
   // One launch has one number of threads; random numbers are excluded, since a recording finds them by their step.
-  plan.joinable = launch.threads == kThreads && launch.shared == 0 &&
+  plan.joinable = launch.threads == kThreads && launch.shared == 0 && launch.launches == 1 &&
                   std::none_of(p.operands.begin(), p.operands.end(),
                                [](const Operand& o) { return o.kind == Operand::Kind::random; });
 }

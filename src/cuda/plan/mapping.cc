@@ -420,6 +420,11 @@ void choose_mapping(const Program& p, const GpuModel& model, KernelPlan& plan) {
   } else if (plan.mapping == Mapping::row_groups && (divide_group(p, model, columns, plan), plan.chunk_warps > 0)) {
     stage_rows(p, model, plan);
     plan.launch.blocks = blocks_for(plan.groups, model);
+  } else if (plan.shares_rows()) {
+    plan.slots = 2 * kLeaves;
+    plan.launch.min_blocks = model.resident_threads / kThreads;
+    plan.launch.blocks = static_cast<unsigned>(rows * plan.row_blocks);
+    return;
   } else {
     plan.long_row = plan.segments > kGroup;
     plan.parts_room = plan.segments > 128 ? kGroup : plan.segments > 8 ? 128 : 8;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/ceil_div.h"
 #include "core/format_error.h"
 
 namespace ebb::cuda {
@@ -108,7 +109,35 @@ std::int32_t halves_of_maximum(const Program& p, const KernelPlan& plan, std::in
   return pairs ? operand : -1;
 }
 
+bool has_softmax(const KernelPlan& plan) {
+  return std::any_of(plan.passes.begin(), plan.passes.end(),
+                     [](const PassPlan& pass) { return !pass.softmax.empty(); });
+}
+
 }  // namespace
+
+std::int64_t KernelPlan::parts_before(int stage) const {
+  std::int64_t count = 0;
+  for (int s = 0; s < stage; ++s)
+    count += static_cast<std::int64_t>(passes[static_cast<std::size_t>(s)].reductions.size());
+  return count;
+}
+
+// Elements that one thread reads for another (of a pick or a place) may have been overwritten by another block.
+std::int64_t blocks_of_row(const Program& p, const GpuModel& model, const KernelPlan& usual) {
+  if (usual.mapping != Mapping::block_per_row || usual.first_pass < 0 || p.rows() == 0 ||
+      p.rows() > model.most_shared_rows || usual.segments < model.shared_segments)
+    return 1;
+  for (const Instr& i : p.instrs) {
+    if (i.kind == Kind::pick || i.kind == Kind::place) return 1;
+  }
+  for (const PassPlan& pass : usual.passes) {
+    for (const SoftmaxSum& e : pass.softmax) {
+      if (e.place >= 0) return 1;
+    }
+  }
+  return std::min(ceil_div(model.blocks_of_shared_rows, p.rows()), ceil_div(usual.segments, kThreads / 32));
+}
 
 bool in_epilogue(const Program& p, const Instr& i) {
   return i.stage >= p.stages || i.kind == Kind::total || i.kind == Kind::columns || i.level == Level::column;
@@ -147,6 +176,10 @@ void choose_passes(const Program& p, const GpuModel&, KernelPlan& plan) {
     plan.finishes |= in_epilogue(p, i);
     plan.finish.columns |= i.level == Level::column;
   }
+  const bool of_columns_alone = std::all_of(
+      p.instrs.begin(), p.instrs.end(), [&](const Instr& i) { return !in_epilogue(p, i) || i.level == Level::column; });
+  plan.whole_columns = plan.mapping == Mapping::columns && plan.groups == 1 && of_columns_alone;
+  plan.finishes &= !plan.whole_columns;
   if (plan.without_rows()) {
     plan.passes.push_back(pass_of_elements(p, plan));
   } else if (plan.mapping == Mapping::columns) {
@@ -161,9 +194,15 @@ void choose_passes(const Program& p, const GpuModel&, KernelPlan& plan) {
       return instr(p, o.value).level == Level::full && instr(p, o.value).stage < instr(p, pass.checks[0]).stage;
     });
     if (pass.empty()) continue;
+    plan.launch.launches += plan.shares_rows() && plan.first_pass >= 0;
     if (plan.first_pass < 0) plan.first_pass = static_cast<int>(k);
     plan.last_pass = static_cast<int>(k);
   }
+  if (!plan.shares_rows()) return;
+  plan.ends_rows = !plan.totals.empty() || std::any_of(p.outputs.begin(), p.outputs.end(), [&](const Output& o) {
+    return instr(p, o.value).level == Level::row && !in_epilogue(p, instr(p, o.value));
+  });
+  plan.launch.launches += plan.ends_rows;
 }
 
 // Values read only by roundings to halves are computed to 2^-15 by quick functions. A divisor shared by all elements of
@@ -210,12 +249,20 @@ void choose_precision(const Program& p, const GpuModel&, KernelPlan& plan) {
 }
 
 KernelPlan plan_kernel(const Program& program, const GpuModel& model, Alignment alignment) {
-  KernelPlan plan;
-  plan.alignment = alignment;
-  for (const auto choose : {choose_mapping, choose_passes, choose_precision, choose_kept, choose_softmax,
-                            choose_unrolling, choose_residence, choose_forms, choose_rare_arms, choose_launch})
-    choose(program, model, plan);
-  return plan;
+  const auto complete = [&](KernelPlan plan) {
+    plan.alignment = alignment;
+    for (const auto choose : {choose_mapping, choose_passes, choose_precision, choose_kept, choose_softmax,
+                              choose_unrolling, choose_residence, choose_forms, choose_rare_arms, choose_launch})
+      choose(program, model, plan);
+    return plan;
+  };
+  KernelPlan usual = complete({});
+  const std::int64_t row_blocks = blocks_of_row(program, model, usual);
+  if (row_blocks == 1) return usual;
+  KernelPlan shared;
+  shared.row_blocks = row_blocks;
+  shared.shares_softmax = has_softmax(usual);
+  return complete(std::move(shared));
 }
 
 }  // namespace ebb::cuda

@@ -9,6 +9,9 @@
 namespace ebb::cuda {
 
 void choose_mapping(const Program& program, const GpuModel& model, KernelPlan& plan);
+// Blocks that share each row, if there are too few rows for a block each; 1 otherwise. `usual`: with a block per row.
+std::int64_t blocks_of_row(const Program& program, const GpuModel& model, const KernelPlan& usual);
+
 void choose_passes(const Program& program, const GpuModel& model, KernelPlan& plan);
 void choose_precision(const Program& program, const GpuModel& model, KernelPlan& plan);
 void choose_kept(const Program& program, const GpuModel& model, KernelPlan& plan);

@@ -121,13 +121,16 @@ void leave_out(const Program& p, const KernelPlan& plan, PassPlan& pass, std::in
 }  // namespace
 
 void choose_softmax(const Program& p, const GpuModel&, KernelPlan& plan) {
-  const bool alone = !plan.row_in_warp() && !plan.long_row && plan.launch.min_blocks == 1;
+  const bool alone =
+      plan.shares_rows() ? plan.shares_softmax : !plan.row_in_warp() && !plan.long_row && plan.launch.min_blocks == 1;
   for (int stage = 0; alone && stage < plan.last_pass; ++stage) {
     PassPlan& pass = plan.passes[static_cast<std::size_t>(stage)];
     PassPlan& next = plan.passes[static_cast<std::size_t>(stage) + 1];
     pass.softmax = sums_of(p, pass, next);
     for (const SoftmaxSum& e : pass.softmax) leave_out(p, plan, next, e.place);
-    if (!pass.softmax.empty()) ++stage;
+    if (pass.softmax.empty()) continue;
+    ++stage;
+    plan.launch.launches -= plan.shares_rows();
   }
 }
 

@@ -61,12 +61,38 @@ Printer::Kernel Printer::columns_kernel() const {
   in += fmt::format("for (i64 begin = group_first; begin < group_end; begin += {}{}) {{\n", kChunkRows,
                     apart ? " * " + step : "") +
         indented(chunk, "  ") + "}\n";
-  for (const std::int32_t v : plan_.column_sums)
-    in += fmt::format(
-        "#pragma unroll\nfor (int j = 0; j < {0}; ++j) {{\n"
-        "  if (j < {1}) a.work[a.sums + ({2} * a.groups + group) * a.columns + leaf + j] = bits_of(sum{3}[j]);\n}}\n",
-        width, live({}), sum_number(v), v);
+  if (plan_.whole_columns) {
+    in += fmt::format("#pragma unroll\nfor (int j = 0; j < {}; ++j) {{\n  if (j >= {}) continue;\n", width, live({}));
+    in += "  const i64 col = leaf + j;\n" + indented(of_column("[j]"), "  ") + "}\n";
+  } else {
+    for (const std::int32_t v : plan_.column_sums)
+      in += fmt::format(
+          "#pragma unroll\nfor (int j = 0; j < {0}; ++j) {{\n"
+          "  if (j < {1}) a.work[a.sums + ({2} * a.groups + group) * a.columns + leaf + j] = bits_of(sum{3}[j]);\n}}\n",
+          width, live({}), sum_number(v), v);
+  }
   return {"sweep", bounds(), indented(text + indented(in, "  ") + "}\n", "  ")};
+}
+
+// The results of column `col`, whose sums are sumV and `index`.
+std::string Printer::of_column(const std::string& index) const {
+  const Scope scope{.in_finish = true};
+  std::string text = coordinates(plan_.columns);
+  for (std::int32_t v = 0; v < n_; ++v) {
+    const Instr& i = instr(v);
+    if (i.level != Level::column) continue;
+    if (i.kind == Kind::columns) {
+      text +=
+          define(v, converted(fmt::format("sum{}{}", v, index), is_real(i.type) ? RegType::f64 : RegType::i64, i.type));
+      continue;
+    }
+    text += define(scope, v);
+    if (is_check(v)) text += check(v, "col");
+  }
+  for (std::size_t o = 0; o < p_.outputs.size(); ++o) {
+    if (instr(p_.outputs[o].value).level == Level::column) text += store(scope, p_.outputs[o], o);
+  }
+  return text;
 }
 
 Printer::Kernel Printer::finish_kernel() const {
@@ -111,7 +137,7 @@ Printer::Kernel Printer::finish_kernel() const {
   const int loads = plan_.finish.loads_of_chain;
   const std::string chains = number("chains", plan_.finish.chains);
   const std::string bits = number("column_bits", plan_.finish.column_bits);
-  std::string sums, columns = coordinates(plan_.columns);
+  std::string sums;
   for (std::size_t from = 0; from < plan_.column_sums.size(); from += plan_.finish.sums_at_a_time) {
     const std::size_t to = std::min(plan_.column_sums.size(), from + plan_.finish.sums_at_a_time);
     std::string fetch, load, loop, leave, add;
@@ -137,23 +163,10 @@ Printer::Kernel Printer::finish_kernel() const {
     sums += "if (chain == 0 && col < a.columns) {\n  for (int c = 1; c < chains; ++c) {\n" + add +
             "  }\n}\n__syncthreads();\n";
   }
-  for (std::int32_t v = 0; v < n_; ++v) {
-    const Instr& i = instr(v);
-    if (i.level != Level::column) continue;
-    if (i.kind == Kind::columns) {
-      columns += define(v, converted(fmt::format("sum{}", v), is_real(i.type) ? RegType::f64 : RegType::i64, i.type));
-      continue;
-    }
-    columns += define(scope, v);
-    if (is_check(v)) columns += check(v, "col");
-  }
-  for (std::size_t o = 0; o < p_.outputs.size(); ++o) {
-    if (instr(p_.outputs[o].value).level == Level::column) columns += store(scope, p_.outputs[o], o);
-  }
   text += fmt::format("const int chains = (int){}, bits = (int){}, chain = threadIdx.x >> bits;\n", chains, bits);
   text += "for (i64 base = (i64)blockIdx.x << bits; base < a.columns; base += (i64)gridDim.x << bits) {\n";
   text += "  const i64 col = base + (threadIdx.x & ((1 << bits) - 1));\n" + indented(sums, "  ");
-  text += "  if (chain == 0 && col < a.columns) {\n" + indented(columns, "    ") + "  }\n}\n";
+  text += "  if (chain == 0 && col < a.columns) {\n" + indented(of_column(""), "    ") + "  }\n}\n";
   return {"finish", bounds, indented(text, "  ")};
 }
 

@@ -23,10 +23,15 @@ std::string indented(const std::string& text, const std::string& indent) {
 
 std::vector<Printer::Kernel> Printer::kernels() const {
   sizes();
-  std::vector<Kernel> made = {plan_.mapping == Mapping::elements    ? elements_kernel()
-                              : plan_.mapping == Mapping::down_rows ? down_rows_kernel()
-                              : plan_.mapping == Mapping::columns   ? columns_kernel()
-                                                                    : rows_kernel()};
+  std::vector<Kernel> made;
+  if (plan_.shares_rows()) {
+    made = shared_rows_kernels();
+  } else {
+    made = {plan_.mapping == Mapping::elements    ? elements_kernel()
+            : plan_.mapping == Mapping::down_rows ? down_rows_kernel()
+            : plan_.mapping == Mapping::columns   ? columns_kernel()
+                                                  : rows_kernel()};
+  }
   if (plan_.finishes) made.push_back(finish_kernel());
   for (Kernel& k : made)
     k.body.insert(0, std::string(k.name == "finish" ? "  wait_for_sweep();\n" : "") +
@@ -75,6 +80,11 @@ void Printer::sizes() const {
     number("sums", plan_.workspace.sums);
     number("groups", plan_.groups);
     number("group_rows", plan_.group_rows);
+  }
+  if (plan_.shares_rows()) {
+    number("row_blocks", plan_.row_blocks);
+    number("segments", plan_.segments);
+    number("segment_sums", plan_.workspace.segment_sums);
   }
   if (plan_.mapping == Mapping::row_groups) {
     number("kept_bytes", plan_.kept_bytes);

@@ -97,8 +97,13 @@ class Printer {
   Kernel elements_kernel() const;
   Kernel down_rows_kernel() const;
   Kernel rows_kernel() const;
+  std::vector<Kernel> shared_rows_kernels() const;
+  std::string shared_pass(int stage) const;  // the leaves of a block, and then what all blocks' sums are
+  std::string shared_results(int stage) const;
+  std::string end_of_rows() const;
   Kernel columns_kernel() const;
   Kernel finish_kernel() const;
+  std::string of_column(const std::string& index) const;
   std::string bounds() const;
   std::string counter_begins() const;
   std::string sums_begin() const;
@@ -113,7 +118,10 @@ class Printer {
   std::string over_groups_of_segments(const std::string& text) const;
   std::string row_pass(int stage) const;
   std::string chunk_end() const;
+  std::string parts_of(int stage, std::size_t reduction) const;  // sums of segments
   std::string softmax_pass(int stage) const;
+  std::string softmax_leaves(int stage) const;
+  std::string softmax_results(int stage) const;
   std::string shift_of(const SoftmaxSum& e, const std::string& most) const;
   std::string place_of_largest(const SoftmaxSum& e, std::size_t most, std::size_t free) const;
   std::string row_body() const;

@@ -189,6 +189,12 @@ std::string Printer::row_body() const {
       text += softmax_pass(stage++);
     }
   }
+  return text + end_of_rows();
+}
+
+// Results of a row.
+std::string Printer::end_of_rows() const {
+  std::string text;
   for (std::size_t o = 0; o < p_.outputs.size(); ++o) {
     const Instr& i = instr(p_.outputs[o].value);
     if (i.level == Level::row && !in_epilogue(i)) text += "if (lead) " + store({}, p_.outputs[o], o);

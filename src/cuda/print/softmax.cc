@@ -54,26 +54,33 @@ std::string Printer::place_of_largest(const SoftmaxSum& e, std::size_t most, std
   return text + "{\n" + indented(body, "  ") + "}\n" + define(v, narrowed(v, fmt::format("best{}", v)));
 }
 
-std::string Printer::softmax_pass(int stage) const {
+namespace {
+
+// Indices among the parts: of the largest number, then of the sums.
+std::size_t place_of_sum(const PassPlan& first, const PassPlan& second, std::int32_t v) {
+  return first.softmax.size() +
+         static_cast<std::size_t>(std::find(second.reductions.begin(), second.reductions.end(), v) -
+                                  second.reductions.begin());
+}
+
+}  // namespace
+
+// The sums of segments, of the largest numbers that each has.
+std::string Printer::softmax_leaves(int stage) const {
   const PassPlan &first = plan_.passes[static_cast<std::size_t>(stage)],
                  &second = plan_.passes[static_cast<std::size_t>(stage) + 1];
   const std::vector<SoftmaxSum>& sums = first.softmax;
   std::string known, end;
-  std::size_t free = sums.size() + second.reductions.size();
-  // Indices among `parts`: of the largest number, then of the sums.
-  const auto place_of_sum = [&](std::int32_t v) {
-    return sums.size() + static_cast<std::size_t>(std::find(second.reductions.begin(), second.reductions.end(), v) -
-                                                  second.reductions.begin());
-  };
   for (std::size_t r = 0; r < sums.size(); ++r) {
     const SoftmaxSum& e = sums[r];
     known += fmt::format("const f32 most{0} = sum{0}.segment<32>();\n", e.most);
     known += shift_of(e, fmt::format("most{}", e.most));
-    end += fmt::format("if (lane == 0) parts[turn][{}][segment] = bits_of(most{});\n", r, e.most);
+    end += fmt::format("if (lane == 0) {}[segment] = bits_of(most{});\n", parts_of(stage, r), e.most);
   }
   for (const std::int32_t v : second.reductions) {
     end += fmt::format("const f64 total{0} = sum{0}.segment<32>();\n", v);
-    end += fmt::format("if (lane == 0) parts[turn][{}][segment] = bits_of(total{});\n", place_of_sum(v), v);
+    end += fmt::format("if (lane == 0) {}[segment] = bits_of(total{});\n",
+                       parts_of(stage, place_of_sum(first, second, v)), v);
   }
   // Where no other pass reads the row, the next one takes its place: see row_pass.
   const bool next = stage + 1 == plan_.last_pass && !plan_.staged.empty(), by_leaf = next && !plan_.skewed;
@@ -85,10 +92,24 @@ std::string Printer::softmax_pass(int stage) const {
   };
   text += over_leaves(
       {{[&](const Scope& scope) { return leaf(scope, first); }, known, first.unroll}, {last, end, second.unroll}});
-  text += (sends ? send_for_next_row() : "") + "__syncthreads();\n";
+  return text + (sends ? send_for_next_row() : "");
+}
+
+std::string Printer::softmax_pass(int stage) const {
+  return softmax_leaves(stage) + "__syncthreads();\n" + softmax_results(stage) + "turn ^= 1;\n";
+}
+
+// The row's largest number, and its sums.
+std::string Printer::softmax_results(int stage) const {
+  const PassPlan &first = plan_.passes[static_cast<std::size_t>(stage)],
+                 &second = plan_.passes[static_cast<std::size_t>(stage) + 1];
+  const std::vector<SoftmaxSum>& sums = first.softmax;
+  std::size_t free = sums.size() + second.reductions.size();
+  const auto parts_of_sum = [&](std::int32_t v) { return parts_of(stage, place_of_sum(first, second, v)); };
+  std::string text;
   for (std::size_t r = 0; r < sums.size(); ++r) {
     const std::int32_t v = sums[r].most;
-    text += fmt::format("const f32 most{} = over_segments<Most, f32>(parts[turn][{}], (int)segments);\n", v, r);
+    text += fmt::format("const f32 most{} = over_segments<Most, f32>({}, (int)segments);\n", v, parts_of(stage, r));
     text += define(v, fmt::format("most{}", v));
   }
   text += fmt::format("// stage {}\n", stage + 1) + row_values(stage + 1);
@@ -96,9 +117,9 @@ std::string Printer::softmax_pass(int stage) const {
     const SoftmaxSum& e = sums[r];
     const std::int32_t power = instr(e.sum).arg[0], difference = instr(power).arg[0];
     const std::string of_segment =
-        fmt::format("const f32 most = from_bits((f32)0, parts[turn][{}][segment]);\n", r) + shift_of(e, "most");
+        fmt::format("const f32 most = from_bits((f32)0, {}[segment]);\n", parts_of(stage, r)) + shift_of(e, "most");
     const auto part = [&](std::int32_t v) {
-      return fmt::format("const f64 part = from_bits((f64)0, parts[turn][{}][segment]);\n", place_of_sum(v));
+      return fmt::format("const f64 part = from_bits((f64)0, {}[segment]);\n", parts_of_sum(v));
     };
     std::string scaled = part(e.sum) + of_segment;
     scaled += define(difference, fmt::format("{} - shift{}", name(e.shift), e.sum)) + define({}, power);
@@ -110,8 +131,7 @@ std::string Printer::softmax_pass(int stage) const {
     text += define(e.sum, narrowed(e.sum, fmt::format("all{}", e.sum)));
     if (e.products >= 0) {  // Σ e^d·d of a segment with another shift: e^δ·(Σ e^d·d + δ·Σ e^d)
       std::string moved = part(e.sum) + of_segment;
-      moved +=
-          fmt::format("const f64 products = from_bits((f64)0, parts[turn][{}][segment]);\n", place_of_sum(e.products));
+      moved += fmt::format("const f64 products = from_bits((f64)0, {}[segment]);\n", parts_of_sum(e.products));
       moved += define(difference, fmt::format("{} - shift{}", name(e.shift), e.sum)) + define({}, power);
       moved +=
           fmt::format("return part == 0 && most < most{} ? part : (products + ((f64){} - (f64)shift{}) * part) * {};\n",
@@ -130,7 +150,7 @@ std::string Printer::softmax_pass(int stage) const {
             indented(moved, "  ") + "}, (int)segments);\n";
     text += define(e.differences, narrowed(e.differences, fmt::format("all{}", e.differences)));
   }
-  return text + "turn ^= 1;\n";
+  return text;
 }
 
 }  // namespace ebb::cuda

@@ -28,7 +28,7 @@ struct GridArgs {
   T* gradient;    // of the grid
   i64 images, channels, elements, points;
   GridSide sides[3];
-  // The gradient of the image. Points of at most two taps per axis are sorted by the cell that they lie in:
+  // The gradient of the image. Points are sorted by the cell that they lie in:
   K* keys;           // [images, points]: the cell, or `cells` for none
   const K* sorted;   // the keys in their order, per image
   const i64* order;  // of the keys, per image
@@ -36,10 +36,7 @@ struct GridArgs {
   i64 cells;
   i64* many;  // elements with more than kManyGridPoints, and how many those are
   u32* many_count;
-  // of others every tap is: [images, points, taps]
-  i64* at;
-  A* weight;
 };
-EBB_ARGS(44, GridArgs<u8, u8, u8>);
+EBB_ARGS(42, GridArgs<u8, u8, u8>);
 
 }  // namespace ebb::cuda

@@ -19,6 +19,10 @@ constexpr int kSelectEach = 8;                        // elements that a thread 
 constexpr int kSelectBatch = kSelectEach * kThreads;  // that its block reads
 constexpr int kSelectKept = 2048;                     // elements of a line that a block keeps in shared memory
 
+// One place of a line is found by a warp, up to so many elements per lane: 64 registers for those of 8 bytes (chosen).
+// Merges took 1.4 ms for the median of 49,761 lines of 383 bf16, PyTorch 0.75.
+constexpr int kMostOfLane = 32;
+
 struct SortArgs {
   KernelView x, out;             // lines
   i64 length, x_step, out_step;  // of a line

@@ -30,6 +30,7 @@ template <class T>
 __device__ T __shfl_xor_sync(unsigned mask, T x, int distance);
 __device__ unsigned __ballot_sync(unsigned mask, int x);
 __device__ int __any_sync(unsigned mask, int x);
+__device__ unsigned __reduce_add_sync(unsigned mask, unsigned x);
 __device__ unsigned __match_any_sync(unsigned mask, unsigned x);
 __device__ int __popc(unsigned x);
 __device__ int __clzll(long long x);

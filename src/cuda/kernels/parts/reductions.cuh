@@ -192,6 +192,25 @@ EBB W over_group(const u64* parts, i64 count) {
   }
   return over_lanes<Op>(x);
 }
+// A row's sum from those of its segments in memory, by all threads of a block; rows of more segments than a group has
+// are added a group per warp, and a lane adds every 32nd group. `sums`: 32 words of shared memory.
+template <class Op, class W, int group>
+EBB W over_row(const u64* parts, i64 count, u64* sums) {
+  if (count <= group) return over_segments<Op, W>(parts, (int)count);
+  const int lane = threadIdx.x & 31, warps = blockDim.x >> 5;
+  W top = Op::template nothing<W>();
+  for (i64 base = 0; base < count; base += 32 * group) {
+    __syncthreads();
+    for (int g = threadIdx.x >> 5; g < 32 && base + g * group < count; g += warps) {
+      const i64 first = base + g * group;
+      const W sum = over_group<Op, W, group>(parts + first, count - first);
+      if (lane == 0) sums[g] = bits_of(sum);
+    }
+    __syncthreads();
+    if (base + lane * group < count) top = Op::of(top, from_bits((W)0, sums[lane]));
+  }
+  return over_lanes<Op>(top);
+}
 // The kernel behind a sweep is there before that has ended, and waits.
 #if defined(__CUDACC_RTC__) && __CUDA_ARCH__ >= 900
 EBB void wait_for_sweep() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
