@@ -232,12 +232,20 @@ def names_of(strategy, compiled):
             yield f"{kind} | {strategy} | {way}", kind, accumulation
 
 
+def tree():
+    """The commit that is checked out here."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude", "*"]
+    run = subprocess.run(command, capture_output=True, text=True)
+    return run.stdout.strip() or "an unknown commit"
+
+
 def run_strategy(strategy, compiled, out, writes=True):
     """Adds the cells that are not in the file yet, one at a time."""
-    table = json.loads(Path(out).read_text())
+    table, commit = json.loads(Path(out).read_text()), tree()
     for name, kind, accumulation in names_of(strategy, compiled):
         if name not in table["cells"]:
             table["cells"][name] = worst(cell(kind, strategy, accumulation, compiled))
+            table.setdefault("trees", {})[name] = commit
             if writes:
                 write(out, table)
 
@@ -339,6 +347,18 @@ def number_of(version):
 # ---- the page
 
 
+def where_run(table):
+    """A sentence that says on which commits the cells ran."""
+    ways = {}
+    for strategy in STRATEGIES:
+        for compiled in (False, True):
+            found = {table.get("trees", {}).get(name) for name, *_ in names_of(strategy, compiled) if name in table["cells"]}
+            if found:
+                commits = " and ".join(sorted(commit or "an unknown commit" for commit in found))
+                ways.setdefault(commits, []).append(f"{strategy} ({'compiled' if compiled else 'eager'})")
+    return " ".join(f"Run at {commits}: {', '.join(cells)}." for commits, cells in ways.items())
+
+
 def page(tables):
     lines = [
         "# What `ebb.torch.patch` works with",
@@ -358,7 +378,7 @@ def page(tables):
         return f"({notes.index(text) + 1})"
 
     for table in tables:
-        lines += ["", "## " + ", ".join(f"{name} {version}" for name, version in table["versions"].items()), ""]
+        lines += ["", "## " + ", ".join(f"{name} {version}" for name, version in table["versions"].items()), "", where_run(table), ""]
         lines += ["| model | way | " + " | ".join(STRATEGIES) + " |", "|---" * (len(STRATEGIES) + 2) + "|"]
         for kind in MODELS:
             for accumulation, compiled in WAYS:

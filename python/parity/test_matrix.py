@@ -44,3 +44,10 @@ def test_versions_that_cannot_be_imported_fail_and_the_others_are_written(tmp_pa
     assert "no transformers here" in capsys.readouterr().out
     page = (tmp_path / "page.md").read_text()
     assert "torch 1.0, transformers 1.0" in page and "(1) not run" in page
+
+
+def test_the_page_says_on_which_commits_cells_ran():
+    cells = {name: "same" for strategy in ("DDP", "FSDP2") for compiled in (False, True) for name, *_ in matrix.names_of(strategy, compiled)}
+    trees = {name: "1234567" if "eager" in name else "89abcde" for name in cells if "FSDP2" not in name or "eager" in name}
+    told = matrix.where_run({"cells": cells, "trees": trees})
+    assert told == "Run at 1234567: DDP (eager), FSDP2 (eager). Run at 89abcde: DDP (compiled). Run at an unknown commit: FSDP2 (compiled)."

@@ -130,6 +130,31 @@ CASES = [
 ]
 
 
+def patched_last_worker(rank, world, meet):
+    """FSDP2 changes the class of a model and no more, so that it can be patched afterwards; wrappers cannot."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{meet}", rank=rank, world_size=world)
+    try:
+        for wrapper in (fsdp2, fsdp2_layers, fsdp2_head):
+            plain, theirs = gradients(wrapper, make(), 2)
+            model = ebb.torch.patch(wrapper(make()))
+            before = fused()
+            losses, ours = gradients(lambda model: model, model, 2)
+            assert fused() == before + 2 and losses == pytest.approx(plain, rel=1e-5) and ours.keys() == theirs.keys()
+            for name, gradient in theirs.items():
+                scale = max(gradient.abs().max().item(), 1e-3) if gradient.numel() else 1
+                assert gradient.numel() == 0 or (ours[name] - gradient).abs().max().item() <= 1e-5 * scale, name
+        for wrapper in (ddp, fsdp1):
+            with pytest.raises(ValueError, match=r"wraps a model; patch that model \(\.module\) before it is wrapped"):
+                ebb.torch.patch(wrapper(make()))
+    finally:
+        dist.destroy_process_group()
+
+
+def test_shards_can_be_patched_last(tmp_path):
+    mp.spawn(patched_last_worker, (2, tmp_path / "meet"), nprocs=2)
+
+
 def tensor_parallel_worker(rank, world, meet):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{meet}", rank=rank, world_size=world)

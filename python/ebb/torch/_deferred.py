@@ -128,6 +128,10 @@ class Product(NamedTuple):
     def classes(self):
         return self.weight.shape[0] if self.owner is None else self.owner.classes
 
+    def changed(self, **fields):
+        """_replace, whose results PyTorch 2.11 cannot return from a compiled function."""
+        return Product(**{"x": self.x, "weight": self.weight, "factor": self.factor, "owner": self.owner, **fields})
+
 
 def with_weights(products, compute, done=()):
     """compute(products) while all their weights are there."""
@@ -136,4 +140,4 @@ def with_weights(products, compute, done=()):
     first, rest = products[0], products[1:]
     if first.owner is None:
         return with_weights(rest, compute, (*done, first))
-    return first.owner.around(first.x, lambda x, w: with_weights(rest, compute, (*done, first._replace(x=x, weight=w))))
+    return first.owner.around(first.x, lambda x, w: with_weights(rest, compute, (*done, first.changed(x=x, weight=w))))

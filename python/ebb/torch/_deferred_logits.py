@@ -210,7 +210,7 @@ class Logits(Deferred):
 
     def _rows(self, change, name, *args, **kwargs):
         """The same change of all hidden states, which are rows of the logits but for their last axis."""
-        return self._then(name, *args, products=tuple(p._replace(x=change(p.x)) for p in self.products), **kwargs)
+        return self._then(name, *args, products=tuple(p.changed(x=change(p.x)) for p in self.products), **kwargs)
 
     def view(self, *shape):
         return self._reshaped("view", shape)
@@ -236,7 +236,7 @@ class Logits(Deferred):
             return self._then(
                 "__getitem__",
                 index,
-                products=tuple(p._replace(weight=p.weight[:count]) for p in self.products),
+                products=tuple(p.changed(weight=p.weight[:count]) for p in self.products),
                 biases=tuple((b[:count], f) for b, f in self.biases),
             )
         if leading is None:
@@ -255,7 +255,7 @@ class Logits(Deferred):
         return self._then(
             name,
             other,
-            products=tuple(p._replace(factor=p.factor * factor) for p in self.products),
+            products=tuple(p.changed(factor=p.factor * factor) for p in self.products),
             biases=tuple((b, f * factor) for b, f in self.biases),
         )
 
