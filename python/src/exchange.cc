@@ -71,7 +71,7 @@ bool dtype_of_format(const char* format, Py_ssize_t width, DType& out) {
 std::string elements_of(const std::string& format) {
   if (format.starts_with("T{")) return "records";
   if (format.ends_with('w') || format.ends_with('s') || format.ends_with('u')) return "text";
-  if (format.find('Z') != format.npos) return "complex numbers";
+  if (format.ends_with("Zf") || format.ends_with("Zd") || format.ends_with("Zg")) return "complex numbers";
   if (format == "O") return "Python objects";
   return "elements of format '" + format + "'";
 }

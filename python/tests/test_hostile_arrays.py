@@ -272,7 +272,7 @@ BAD_BUFFERS = {
     ),
     "no memory": (dict(buf=None), "has no memory"),
     "an empty format": (dict(format=b""), "format ''"),
-    "a struct": (dict(format=b"T{f:a:f:b:}"), "format 'T{f:a:f:b:}'"),
+    "a struct": (dict(format=b"T{f:a:f:b:}"), "no dtype for records"),
     "an unknown format": (dict(format=b"Z"), "format 'Z'"),
     "a foreign byte order": (dict(format=b">f"), "format '>f'"),
     "doubles of four bytes": (dict(format=b"d"), "'d' and 4 bytes"),
