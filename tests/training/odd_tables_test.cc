@@ -132,7 +132,7 @@ TEST_F(OddTables, DatesAreDays) {
     text += fmt::format("{}.{}.{},{}\n", 1 + i % 28, 1 + i % 12, i < 100 ? 2001 : 2019, i < 100);
   const ProgramResult r = train({"--data", file("a.csv", text), "--steps", "300"});
   expect_note(r, "column 1 (when) holds dates, which are read as days since 1970");
-  EXPECT_NE(r.out.find("from 1 inputs"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("from 1 input:"), std::string::npos) << r.out;
   EXPECT_EQ(evaluate({})["accuracy"], 1.0);
   EXPECT_EQ(predict(file("b.csv", "when\n31.12.2000\n"))[1].substr(0, 6), "1,true");
   expect_complaint({"predict", "--run", run(), "--data", file("c.csv", "when\n2001-12-31\n")},
@@ -150,7 +150,7 @@ TEST_F(OddTables, EmptyAndConstantColumnsAreLeftOutAndNamed) {
       train({"--data", file("a.csv", "x,notes,unit,k\n1,,cm,a\n2,,cm,b\n1,,cm,a\n2,,cm,b\n1,,cm,a\n"), "--steps", "3"});
   expect_note(r, "column 2 (notes) is empty in every row and is left out");
   expect_note(r, "column 3 (unit) is the same in every row and is left out");
-  EXPECT_NE(r.out.find("from 1 inputs"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("from 1 input:"), std::string::npos) << r.out;
   EXPECT_EQ(predict(file("b.csv", "x\n1\n")).size(), 2u);
   std::filesystem::remove_all(run());
   expect_refusal("c.csv", "x,notes,k\n1,,a\n1,,b\n1,,a\n", "no column is left to learn from");
