@@ -189,7 +189,7 @@ void sort_range(Gpu& gpu, const View& x, int axis, bool descending, std::int64_t
                 std::int64_t key_bits, void* values = nullptr) {
   if (out.shape.numel() == 0) return;
   const std::int64_t length = x.shape[axis], count = out.shape[axis];
-  // Shorter lines have no more elements than a block's merges sort at once anyway.
+  // A warp would be mostly idle with up to 32 elements; blocks merge many such lines at once.
   const bool one = count == 1 && length > 32 && length <= 32 * kMostOfLane;
   BufferPtr keep;
   const View from = one || length > kRadixTile ? with_neighbours(gpu, x, axis, keep) : x;
