@@ -51,6 +51,9 @@ struct ScheduleModel {
   double writes_of_a_product = 5;
   int levels_held = 3, levels_waited = 4, few_added = 8;
 
+  // ---- Elements of a loss up to which it is computed with what is made from its gradients (chosen: those of a batch).
+  std::int64_t most_elements_of_loss = 1 << 16;
+
   // ---- Sweeps that run together: bytes of their results that are held back, and elements of a sweep beyond which it
   // takes much longer than its launch (chosen).
   std::size_t most_kept_together = std::size_t{64} << 20;
