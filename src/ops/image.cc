@@ -70,6 +70,7 @@ Tensor unfold(const Tensor& x, SizePair window, const UnfoldOptions& o) {
   const Windows w = windows_of("unfold", {x.shape()[2], x.shape()[3]}, window, o);
   const std::int64_t n = x.shape()[0], channels = x.shape()[1];
   const std::int64_t rows = checked_product("unfold", channels, checked_product("unfold", window[0], window[1]));
+  checked_product("unfold", n, checked_product("unfold", rows, w.count[0] * w.count[1]));
   if (is_floating(x.dtype()))
     return reshape(window_sum_node(x, call_of_taps(window, o), {n, rows, w.count[0], w.count[1]}),
                    {n, rows, w.count[0] * w.count[1]});
@@ -92,6 +93,7 @@ Tensor fold(const Tensor& x, SizePair output, SizePair window, const UnfoldOptio
     return pad(reshape(permute(parts, {0, 1, 4, 2, 5, 3}), {n, channels, w.padded[0], w.padded[1]}),
                {-o.padding[1], -o.padding[1], -o.padding[0], -o.padding[0]});
   }
+  checked_product("fold", n, checked_product("fold", channels, checked_product("fold", output[0], output[1])));
   if (is_floating(x.dtype()))
     return window_spread_node(reshape(x, {n, channels * taps, w.count[0], w.count[1]}), call_of_taps(window, o),
                               {n, channels, output[0], output[1]}, x.dtype());
