@@ -11,6 +11,10 @@ struct ScheduleModel {
   // ---- Simplification. Elements from which on signs and factors move into a scalar: a number that moves may need
   // memory of its own between sweeps (chosen).
   std::int64_t signs_move_elements = 1 << 13;
+  // A view of a matrix with zeros that shows one of so many of its elements is made without the matrix (chosen).
+  std::int64_t few_of_zeros = 16;
+  // Windows of a pool that an element may be in for its gradient to look at all of them: else sums by place (chosen).
+  std::int64_t most_windows_of_element = 64;
 
   // ---- Fusion.
   // Elements of a space whose total is worth waiting for inside its sweep: the whole space becomes one row (chosen).
