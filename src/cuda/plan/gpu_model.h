@@ -215,6 +215,11 @@ struct GpuModel {
   // output is added by itself (chosen: 16,389 lines of 65,542 bf16 numbers took eight times as long as PyTorch's).
   std::int64_t sorted_once = 1 << 18;
   std::int64_t longest_exact = 1 << 27, exact_places = 4, exact_bytes = std::int64_t{256} << 20;
+  // sparsemax: rows from which on several blocks share one, elements of a block's piece and pieces of a row, and steps of
+  // Michelot's that are launched before a block per row continues. Normal numbers take 3 to 5 steps, uniform ones one
+  // per halving of those above the threshold. (Chosen, not measured: a block alone took 133 ms for 28 million numbers.)
+  // The length and the piece decide bits.
+  std::int64_t long_threshold_row = 1 << 16, threshold_piece = 8192, most_threshold_pieces = 1024, threshold_steps = 14;
   // grid_sample: threads that fill a large GPU, and channels per lane before another lane shares a point's. (Chosen,
   // not measured.)
   std::int64_t grid_threads = 1 << 17, grid_lane_channels = 8;
@@ -268,6 +273,10 @@ struct GpuModel {
   // Products of halves with fewer columns than `aligned_elements` whose sums are at least so long are computed by
   // warps, one for each part of a sum (chosen, not measured).
   std::int64_t long_thin_sum = 256, thin_part = 2048;
+  // Of f32 those with fewer rows than that and so many columns: by threads, one for a part of a column's sums; the
+  // terms of a part at least, and threads that fill a large GPU. Matrices of f32 and f64 of up to so many rows, columns
+  // and terms have a thread per element. (Chosen, not measured; both decide bits.)
+  std::int64_t wide_thin_product = 128, few_rows_part = 64, few_rows_threads = 1 << 18, small_matrix = 16;
   // The same for f32 and f64, whose tiles are taken to be 64 by 64. Of 1 to 128 parts the fastest had about so many
   // tiles, and no fewer elements in a part: on an H200 128 x 128 of 4,096 elements took 69, 44, 31 and 34 µs in 2, 4, 8
   // and 16 parts, 300 x 200 of 100,003 took 740, 540, 430 and 410 in 4, 16, 32 and 64. Shorter sums are not divided.
