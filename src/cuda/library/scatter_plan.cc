@@ -44,6 +44,17 @@ std::optional<ScatterPlan> plan_own_sums(std::int64_t length, std::int64_t size,
   return plan;
 }
 
+// A thread per line, whose places are on chip; an odd number of them, for shared memory's banks.
+std::optional<ScatterPlan> plan_places(std::int64_t length, std::int64_t size, std::int64_t bytes,
+                                       const GpuModel& model) {
+  if (length > model.line_of_places) return {};
+  ScatterPlan plan{ScatterPlan::Kind::places};
+  const std::int64_t line = (size | 1) * bytes;
+  while (plan.threads > 64 && plan.threads * line > model.own_sum_bytes) plan.threads /= 2;
+  plan.shared_bytes = plan.threads * line;
+  return plan.shared_bytes <= model.own_sum_bytes ? std::optional(plan) : std::nullopt;
+}
+
 // Short lines with neither many elements per place nor many neighbours: a block's threads would have little to do.
 bool adds_in_order(std::int64_t length, std::int64_t size, std::int64_t inner, const GpuModel& model) {
   return inner < 32 && length <= model.line_in_order &&
@@ -75,6 +86,9 @@ ScatterPlan plan_scatter(const LibraryCall& call, const GpuModel& model) {
   std::int64_t inner = 1;
   for (int d = axis + 1; d < index.rank(); ++d) inner *= index[d];
   if (!sums) {
+    if (few_elements && same_lines && size <= model.places_per_first * length) {
+      if (const auto plan = plan_places(length, size, static_cast<std::int64_t>(size_of(dtype)), model)) return *plan;
+    }
     if (few_elements) return {Kind::threads};
     const auto bytes = size * static_cast<std::int64_t>(sizeof(u32));
     const bool too_few = lines < model.busy_blocks && std::max(length, size) > model.shared_elements;
@@ -112,7 +126,10 @@ ScatterPlan plan_scatter(const LibraryCall& call, const GpuModel& model) {
   const bool fits = bytes > 0 && shared <= most_shared && same_lines;
   if (is_floating(dtype) && same_lines && size > 0 && length > 0) {
     const bool sparse = out.numel() > model.places_per_first * index.numel();
-    if (length <= (sparse ? model.line_of_firsts : model.line_of_places)) return {sparse ? Kind::firsts : Kind::places};
+    if (sparse && length <= model.line_of_firsts) return {Kind::firsts};
+    if (!sparse) {
+      if (const auto plan = plan_places(length, size, each, model)) return *plan;
+    }
     if (adds_in_order(length, size, inner, model)) {
       if (rows && out.numel() >= model.worth_sorting) return {Kind::sorted};
       const std::int64_t warps = std::min<std::int64_t>(model.own_sum_bytes / bytes, kThreads / 32);
@@ -145,7 +162,8 @@ std::string describe(const ScatterPlan& plan) {
   const std::string of_line = plan.pieces > 1 ? fmt::format("{} elements of a line", plan.piece) : "line";
   switch (plan.kind) {
     case ScatterPlan::Kind::places:
-      return "thread per place, which looks through the line";
+      return fmt::format("thread per line, its places in {} bytes of shared memory for {}", plan.shared_bytes,
+                         plan.threads);
     case ScatterPlan::Kind::firsts:
       return "thread per element, the first for each place looks through the line";
     case ScatterPlan::Kind::threads:

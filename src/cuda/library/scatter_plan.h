@@ -11,7 +11,7 @@ namespace ebb::cuda {
 // How a scatter, or sums with several elements per place, are computed.
 struct ScatterPlan {
   enum class Kind : std::uint8_t {
-    places,        // a thread per element of the output looks through its line's index
+    places,        // a thread per line, whose places are on chip
     firsts,        // a thread per element of the index; the first one for a place looks through the rest
     threads,       // a thread per line of the index, in order
     warps,         // a warp per line; those of 32 neighbours that go to the same place take turns

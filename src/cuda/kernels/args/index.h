@@ -41,6 +41,16 @@ struct SoughtSumsArgs {
 };
 EBB_ARGS(57, SoughtSumsArgs);
 
+// The same lines, of a length that is the kernel's.
+struct FillPlacesArgs {
+  KernelView index, src;
+  void* out;         // [outer][size][inner]
+  const void* base;  // the same before; null: zeros
+  i64 inner, size, index_step, src_step, index_column, src_column, slices;
+  Complaints complaints;
+};
+EBB_ARGS(57, FillPlacesArgs);
+
 template <class T, class S>
 struct AddPiecesArgs {
   const S* parts;  // [outer][pieces][row]
