@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <iosfwd>
 #include <optional>
 #include <string>
@@ -102,6 +104,7 @@ class Tensor {
   Tensor expand(const Sizes& sizes) const;
   Tensor contiguous() const;
   Tensor to(DType dtype) const;  // cast(x, dtype)
+  Tensor to(std::initializer_list<std::nullptr_t>) const = delete;  // to({}): say to(Device{}), or which dtype
   Tensor detach() const;         // stop_gradient(x)
 
   Tensor sum(const Axes& axes = {}, bool keepdim = false) const;

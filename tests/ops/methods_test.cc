@@ -16,6 +16,11 @@ bool same(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && a.dtype() == b.dtype() && a.to_vector() == b.to_vector();
 }
 
+// {} would be the enumerator 0, f64, where a default-constructed Device, the CPU, may be meant.
+template <class T>
+concept TakesEmptyBraces = requires(const T& x) { x.to({}); };
+static_assert(!TakesEmptyBraces<Tensor>);
+
 TEST(Methods, AreTheFunctionsOfTheirName) {
   manual_seed(3);
   const Tensor x = rand({2, 3, 4}) + 0.5, m = randn({3, 5}), mask = x > 1.0;
