@@ -4,6 +4,8 @@
 A name is here where Ebb differs on purpose; docs/from_pytorch.md gives the reasons.
 """
 
+import sys
+
 VALUES = "a tensor is a value and is never written to"
 
 PACKAGE = {
@@ -29,6 +31,7 @@ PACKAGE = {
         ("fft", "stft", "istft", "complex", "complex64", "complex128", "polar", "view_as_real", "view_as_complex"),
         "there are no complex numbers",
     ),
+    "array": "use ebb.tensor(data), or ebb.asarray(array), which copies only where it must",
     **dict.fromkeys(("LongTensor", "FloatTensor", "DoubleTensor", "BoolTensor", "IntTensor"), "use ebb.tensor(data, dtype)"),
 }
 
@@ -112,7 +115,8 @@ def of_module(module, hints):
 
     def __getattr__(name):
         said = f"module '{module}' has no attribute '{name}'"
-        raise AttributeError(f"{said}: {hints[name]}" if name in hints else said, name=name)
+        # With obj the interpreter adds the name that is nearest to a mistyped one.
+        raise AttributeError(f"{said}: {hints[name]}" if name in hints else said, name=name, obj=sys.modules.get(module))
 
     return __getattr__
 
@@ -136,4 +140,4 @@ def of_init(name):
     said = f"module 'ebb.nn.init' has no attribute '{name}'"
     if name in INIT:
         said += f": {VALUES}; use layer.weight = nn.Parameter({INIT[name]})"
-    raise AttributeError(said, name=name)
+    raise AttributeError(said, name=name, obj=sys.modules.get("ebb.nn.init"))

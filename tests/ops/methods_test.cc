@@ -21,6 +21,15 @@ template <class T>
 concept TakesEmptyBraces = requires(const T& x) { x.to({}); };
 static_assert(!TakesEmptyBraces<Tensor>);
 
+TEST(Operators, OfMasksAreTheirLogic) {
+  const Tensor x = tensor({1.0, 2.0, 3.0, 4.0}), low = x < 3.0, odd = (x == 1.0) | (x == 3.0);
+  EXPECT_EQ((low & odd).to_vector<bool>(), (std::vector<bool>{true, false, false, false}));
+  EXPECT_EQ((low | odd).to_vector<bool>(), (std::vector<bool>{true, true, true, false}));
+  EXPECT_EQ((low ^ odd).to_vector<bool>(), (std::vector<bool>{false, true, true, false}));
+  EXPECT_EQ((~low).to_vector<bool>(), (std::vector<bool>{false, false, true, true}));
+  EXPECT_EQ((tensor({6, 5}) & tensor({3, 1})).to_vector<std::int64_t>(), (std::vector<std::int64_t>{2, 1}));
+}
+
 TEST(Methods, AreTheFunctionsOfTheirName) {
   manual_seed(3);
   const Tensor x = rand({2, 3, 4}) + 0.5, m = randn({3, 5}), mask = x > 1.0;
