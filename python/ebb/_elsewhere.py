@@ -115,8 +115,14 @@ def of_module(module, hints):
 
     def __getattr__(name):
         said = f"module '{module}' has no attribute '{name}'"
-        # With obj the interpreter adds the name that is nearest to a mistyped one.
-        raise AttributeError(f"{said}: {hints[name]}" if name in hints else said, name=name, obj=sys.modules.get(module))
+        if name in hints:
+            said += f": {hints[name]}"
+        elif name[0] != "_":  # the interpreter proposes no names of modules with more than 750
+            import difflib  # only now: importing ebb should stay quick
+
+            near = difflib.get_close_matches(name, vars(sys.modules[module]), 1, 0.8)
+            said += f"; did you mean {near[0]}?" if near else ""
+        raise AttributeError(said, name=name)
 
     return __getattr__
 
@@ -140,4 +146,4 @@ def of_init(name):
     said = f"module 'ebb.nn.init' has no attribute '{name}'"
     if name in INIT:
         said += f": {VALUES}; use layer.weight = nn.Parameter({INIT[name]})"
-    raise AttributeError(said, name=name, obj=sys.modules.get("ebb.nn.init"))
+    raise AttributeError(said, name=name)

@@ -2,8 +2,6 @@
 """What people type who know PyTorch: it works, or the error says what to type instead."""
 
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -233,10 +231,10 @@ def test_integers_beyond_64_bits_are_named():
     assert ebb.tensor(2**63 - 1).item() == 2**63 - 1
 
 
-def test_mistyped_names_of_modules_are_proposed():
-    for text, near in (("ebb.sgimoid", "sigmoid"), ("ebb.nn.Liner", "Linear"), ("ebb.optim.Adamm", "Adam")):
-        run = subprocess.run([sys.executable, "-c", f"import ebb; {text}"], capture_output=True, text=True)
-        assert f"Did you mean: '{near}'" in run.stderr
+@pytest.mark.parametrize("module, name, near", [(ebb, "sgimoid", "sigmoid"), (nn, "Liner", "Linear"), (ebb.optim, "Adamm", "Adam")])
+def test_mistyped_names_of_modules_are_proposed(module, name, near):
+    with pytest.raises(AttributeError, match=f"module '{module.__name__}' has no attribute '{name}'; did you mean {near}\\?$"):
+        getattr(module, name)
 
 
 def test_numpys_small_words():
