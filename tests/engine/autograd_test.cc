@@ -89,6 +89,16 @@ TEST(Gradients, RefuseWhatIsNoVariable) {
   EXPECT_THROW_MESSAGE(g[numbers({2})], "not a variable");
 }
 
+TEST(Gradients, RefuseVariablesThatAStepMade) {
+  Tensor w = variable(numbers({2}));
+  const Tensor before = w;
+  const Gradients g = backward(sum(square(w)));
+  w = variable(w - 0.1 * g[w]);
+  EXPECT_THROW_MESSAGE(g[w], "made after these gradients");
+  EXPECT_FALSE(g.contains(w));
+  expect_near(g[before], 2 * stop_gradient(before));
+}
+
 TEST(Backward, NeedsAVariable) { EXPECT_THROW_MESSAGE(backward(sum(numbers({3}))), "depends on no variable"); }
 
 TEST(Backward, NeedsOneElementOrACotangent) {
