@@ -478,6 +478,19 @@ def test_grids_of_volumes_and_bicubic_grids_at_pixels_give_the_pixels():
         F.grid_sample(volume, grid, mode="cubic")
 
 
+def test_kthvalue_of_every_k():
+    x = ebb.tensor([[3, 1, 2, 1, 5], [9, 9, 9, 9, 9]])
+    for k in range(1, 6):
+        values, places = ebb.kthvalue(x, k)
+        assert values.tolist() == [sorted([3, 1, 2, 1, 5])[k - 1], 9]
+        assert ebb.take_along(x, places.unsqueeze(1), 1).squeeze(1).tolist() == values.tolist()
+        assert ebb.kthvalue(x.T, k, 0, keepdim=True).values.tolist() == [values.tolist()]
+    long = ebb.tensor(np.random.default_rng(5).permutation(4001).astype(np.float32))
+    for k in (1, 700, 4000, 4001):
+        found = ebb.kthvalue(long, k)
+        assert found.values.item() == k - 1 and long[found.indices].item() == k - 1
+
+
 def test_of_slices_copied_to_one_place_the_last_stays_and_gets_the_gradient():
     for n in (30, 3):  # three slices are compared with one another, or numbered
         x, s = (ebb.variable(ebb.randn(*shape, dtype="f64")) for shape in ((2, n), (2, 3)))
