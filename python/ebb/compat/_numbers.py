@@ -230,7 +230,7 @@ def kthvalue(input, k, dim=-1, keepdim=False):
         return KthValue(*(part.reshape(()) for part in kthvalue(input.reshape((1,)), k)))
     if not 1 <= k <= input.shape[dim]:
         raise ValueError(f"kthvalue: k = {k} is outside [1, {input.shape[dim]}]")
-    found = [part.narrow(dim, k - 1, 1) for part in _core.topk(input, k, dim, False)]
+    found = _core._sorted_place(input, k - 1, dim)
     return KthValue(*(part if keepdim else part.squeeze(dim) for part in found))
 
 
