@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "ebb/autograd.h"
 #include "expect_error.h"
 #include "ops/finite_differences.h"
 
@@ -184,7 +185,7 @@ TEST(Shape, TrianglesAndDiagonals) {
 TEST(Shape, TrianglesOfAnyShapeAndDiagonal) {
   for (const auto& [rows, columns] :
        {std::pair<std::int64_t, std::int64_t>{1, 7}, {7, 1}, {2, 9}, {9, 2}, {3, 4}, {4, 4}, {0, 5}, {5, 0}}) {
-    const Tensor x = variable((ramp({2, rows, columns}).cast(DType::f64) + 1).eval());
+    const Tensor x = variable((cast(ramp({2, rows, columns}), DType::f64) + 1).eval());
     for (const std::int64_t diagonal :
          {-kEnd, std::int64_t{-5}, std::int64_t{-1}, std::int64_t{0}, std::int64_t{1}, std::int64_t{4}, kEnd}) {
       std::vector<double> lower, upper;
