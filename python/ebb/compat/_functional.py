@@ -225,8 +225,9 @@ def affine_grid(theta, size, align_corners=None):
     axes = len(size) - 2
     if axes not in (2, 3):
         raise ValueError(f"affine_grid: size is (N, C, H, W) or (N, C, D, H, W), got {tuple(size)}")
-    if tuple(theta.shape) != (size[0], axes, axes + 1):
-        raise ValueError(f"affine_grid: theta of shape {tuple(theta.shape)} does not fit, a size of {tuple(size)} needs {(size[0], axes, axes + 1)}")
+    needed = (size[0], axes, axes + 1)
+    if tuple(theta.shape) != needed:
+        raise ValueError(f"affine_grid: theta of shape {tuple(theta.shape)} does not fit, a size of {tuple(size)} needs {needed}")
     return _affine_points(theta, tuple(size), align_corners)
 
 
