@@ -86,6 +86,15 @@ TEST_P(AlignmentsOnGpu, Alignments) {
 TEST_P(AlignmentsOnGpu, LossesByRow) {
   const Tensor x = real({6, 9}), target = randint(0, 9, {6}).eval();
   compare("sparsemax_loss", {x, target}, [&](const std::vector<Tensor>& in) { return sparsemax_loss(in[0], in[1]); });
+  // Rows of several blocks: those that some steps settle, that none of the launched ones does, equal numbers, and columns.
+  const auto threshold_of = [](const std::vector<Tensor>& in) { return sparsemax_loss(in[0], in[1]); };
+  const std::int64_t length = 66001;
+  const Tensor first = tensor({5, 0, 66000});
+  for (const double spread : {1.0, 1e-3, 0.0})
+    compare(fmt::format("sparsemax_loss of long rows, {}", spread), {real({3, length}) * spread, first}, threshold_of);
+  compare("sparsemax_loss over columns", {transpose(real({length, 3}), 0, 1), first}, threshold_of);
+  const Tensor falling = cast(-log2(arange(length) + 1.0) / 4, GetParam()).eval();
+  compare("sparsemax_loss of a long tail", {unsqueeze(falling, 0), tensor({3})}, threshold_of);
   const Tensor lists = (randint(0, 9, {6, 9}) - cast(arange(9) > 3, DType::i64) * 10).eval();
   compare("multilabel_margin_loss", {x, where(lists < 0, -1, lists).eval()},
           [&](const std::vector<Tensor>& in) { return multilabel_margin_loss(in[0], in[1]); });

@@ -2,6 +2,7 @@
 // How sums at the places of an index are computed: one line each, for a fixed model.
 #include "cuda/library/scatter_plan.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace ebb::cuda {
@@ -41,10 +42,13 @@ TEST(ScatterPlans, ShortLinesHaveFewThreads) {
   const auto sums = [](Op op, const Shape& out, const Shape& index, int axis) {
     return scatter_plan_of(op, DType::f32, out, index, axis);
   };
-  const std::string places = "thread per place, which looks through the line";
-  EXPECT_EQ(sums(slices, {12113047, 2}, {1}, 1), places);
-  EXPECT_EQ(sums(lines, {2097153, 5}, {2097153, 5}, 1), places);
-  EXPECT_EQ(sums(lines, {4099, 7, 513}, {4099, 5, 513}, 1), places);
+  const auto places = [](int bytes, int threads = 256) {
+    return fmt::format("thread per line, its places in {} bytes of shared memory for {}", bytes, threads);
+  };
+  EXPECT_EQ(sums(slices, {12113047, 2}, {1}, 1), places(256 * 3 * 8));
+  EXPECT_EQ(sums(lines, {2097153, 5}, {2097153, 5}, 1), places(256 * 5 * 4));
+  EXPECT_EQ(sums(lines, {4099, 7, 513}, {4099, 5, 513}, 1), places(256 * 7 * 4));
+  EXPECT_EQ(sums(slices, {1000, 32}, {8}, 1), places(128 * 33 * 8, 128));
   const std::string firsts = "thread per element, the first for each place looks through the line";
   EXPECT_EQ(sums(lines, {1, 33554432}, {1, 5}, 1), firsts);
   EXPECT_EQ(sums(lines, {40000, 1000}, {40000, 32}, 1), firsts);
@@ -124,7 +128,15 @@ TEST(ScatterPlans, ElementsThatAreNotAddedHaveAThreadEach) {
             "thread per element, the last for each place");
   EXPECT_EQ(scatter_plan_of(Op::scatter, DType::f32, {4668, 6554}, {4668, 2859}, 1),
             "block of 256 threads per line, the last for each place in 26216 bytes of shared memory");
-  EXPECT_EQ(scatter_plan_of(Op::scatter, DType::f32, {1 << 20, 7}, {1 << 20, 7}, 1), "thread per line");
+  EXPECT_EQ(scatter_plan_of(Op::scatter, DType::f32, {253134, 140}, {253134, 35}, 1),
+            "block of 256 threads per 4 lines, the last for each place in 2240 bytes of shared memory");
+  EXPECT_EQ(scatter_plan_of(Op::scatter, DType::f32, {3, 40}, {3, 20}, 1),
+            "block of 64 threads per 2 lines, the last for each place in 320 bytes of shared memory");
+  EXPECT_EQ(scatter_plan_of(Op::scatter, DType::bf16, {128, 65536}, {128, 16384}, 1),
+            "thread per element, the last for each place with its value");
+  EXPECT_EQ(scatter_plan_of(Op::scatter, DType::f32, {1 << 20, 7}, {1 << 20, 7}, 1),
+            "thread per line, its places in 7168 bytes of shared memory for 256");
+  EXPECT_EQ(scatter_plan_of(Op::scatter, DType::f32, {1 << 20, 9}, {1 << 20, 9}, 1), "thread per line");
 }
 
 }  // namespace

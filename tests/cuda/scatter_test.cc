@@ -196,6 +196,30 @@ TEST_P(ScatterOnGpu, PutsTheLast) {
   }
 }
 
+// Neighbours along the axis and behind it, fewer places than elements and more, and lines that no block's threads
+// divide.
+TEST_P(ScatterOnGpu, PutsTheLastOfShortLines) {
+  struct Case {
+    std::int64_t outer, length, places, inner;
+  };
+  for (const auto& [outer, length, places, inner] :
+       {Case{17001, 5, 5, 1}, {16500, 3, 12, 1}, {20000, 8, 1, 1}, {130, 2, 3, 141}, {1, 7, 5, 16999}}) {
+    const Tensor x = real({outer, places, inner}), src = real({outer, length, inner}),
+                 index = randint(0, places, {outer, length, inner}).eval();
+    const std::vector<double> numbers = src.to_vector<double>();
+    const std::vector<std::int64_t> at = index.to_vector<std::int64_t>();
+    std::vector<double> want = x.to_vector<double>();
+    for (std::size_t e = 0; e < numbers.size(); ++e) {
+      const auto n = static_cast<std::int64_t>(e), line = n / (length * inner), c = n % inner;
+      want[static_cast<std::size_t>((line * places + at[e]) * inner + c)] = numbers[e];
+    }
+    const std::string what = fmt::format("{} lines of {} for {} places, {} behind", outer, length, places, inner);
+    EXPECT_EQ(scatter(x.to(kGpu), 1, index.to(kGpu), src.to(kGpu)).to_vector<double>(), want) << what;
+    const auto turned = [](const Tensor& t) { return transpose(transpose(t, 0, 2).to(kGpu).eval(), 0, 2); };
+    EXPECT_EQ(scatter(turned(x), 1, turned(index), turned(src)).to_vector<double>(), want) << what;
+  }
+}
+
 // Outputs that do not fit on chip: values with positions, positions only, few of many places.
 TEST_P(ScatterOnGpu, PutsTheLastOfManyPlaces) {
   for (const auto& [places, length] : {Lines{30000, 60000}, Lines{30000, 16000}, Lines{30000, 50}}) {

@@ -136,6 +136,25 @@ TEST(Backward, LossAndGradientComeOutTogether) {
   EXPECT_TRUE(other.evaluated());
 }
 
+// Clipped gradients, sums of gradients and what an optimiser makes of them: the loss would be computed again otherwise.
+TEST(Backward, TheLossComesOutWithWhatIsMadeFromItsGradients) {
+  const Tensor w = variable(numbers({70'001})), b = variable(numbers({3}));
+  const Tensor loss = mean(square(w)) + sum(exp(b)), other = mean(exp(w)), large = square(w);
+  Tensor clipped;
+  {
+    const Gradients g = backward(loss), h = backward(other), l = backward(large, {.grad = ones_like(w)});
+    clipped = (g[w] + h[w] + l[w]) * 0.5;
+    clipped.eval();
+    EXPECT_FALSE(g[b].evaluated());  // nobody has asked for it
+  }
+  EXPECT_TRUE(loss.evaluated());
+  EXPECT_TRUE(other.evaluated());
+  EXPECT_FALSE(large.evaluated());  // as large as a gradient: somebody may hold it for later only
+  const Tensor x = stop_gradient(w);
+  EXPECT_EQ(loss.item(), (mean(square(x)) + sum(exp(stop_gradient(b)))).item());
+  expect_near(clipped, (2 * x / 70'001 + exp(x) / 70'001 + 2 * x) * 0.5);
+}
+
 TEST(Backward, AGradientNobodyKeptIsNotComputed) {
   const Tensor w = variable(numbers({50}));
   const Tensor loss = mean(square(w));

@@ -4,6 +4,7 @@
 #pragma once
 #include "cuda/kernels/args/lines.h"
 #include "cuda/kernels/parts/element.h"
+#include "cuda/kernels/parts/packs.cuh"
 #include "cuda/kernels/parts/reductions.cuh"
 #include "cuda/kernels/parts/view.cuh"
 
@@ -46,6 +47,31 @@ EBB Best best_of(const BestArgs& a, const T* x, i64 first, i64 end, int stride) 
 #pragma unroll
     for (int k = 0; k < kLoads; ++k) {
       if (i + k * stride < end) best.see(y[k], i + k * stride);
+    }
+  }
+  return best;
+}
+
+// The best of a piece of neighbours, by a block: of packs, so that as many bytes are on their way.
+EBB Best best_of_neighbours(const T* x, i64 begin, i64 end) {
+  constexpr int kPack = 16 / (int)sizeof(T) < 8 ? 16 / (int)sizeof(T) : 8, kPacks = 4, kStep = kThreads * kPack;
+  const bool aligned = ((u64)(x + begin) & 15) == 0;
+  Best best{(A)0, -1};
+  for (i64 first = begin + (i64)threadIdx.x * kPack; first < end; first += kPacks * kStep) {
+    Pack<T, kPack> y[kPacks];
+#pragma unroll
+    for (int k = 0; k < kPacks; ++k) {
+      const i64 i = first + k * kStep;
+      if (i < end) y[k] = load_pack<kPack>(x + i, aligned, end - i < kPack ? (int)(end - i) : kPack);
+    }
+    if (best.place < 0) best = {load(y[0].at(0)), first};
+#pragma unroll
+    for (int k = 0; k < kPacks; ++k) {
+#pragma unroll
+      for (int j = 0; j < kPack; ++j) {
+        const i64 i = first + k * kStep + j;
+        if (i < end) best.see(load(y[k].at(j)), i);
+      }
     }
   }
   return best;
@@ -100,7 +126,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) best_of_pieces(const Best
     const i64 line = quotient(task, a.pieces), piece = task - line * a.pieces;
     const i64 begin = piece * a.piece, end = begin + a.piece < a.length ? begin + a.piece : a.length;
     const T* const x = (const T*)a.x.data + at(a.x, line);
-    const Best best = best_of_block(best_of(a, x, begin + threadIdx.x, end, kThreads), of);
+    const Best best = best_of_block(
+        a.step == 1 ? best_of_neighbours(x, begin, end) : best_of(a, x, begin + threadIdx.x, end, kThreads), of);
     if (threadIdx.x == 0) leave(a, line, piece, best.place);
   }
 }

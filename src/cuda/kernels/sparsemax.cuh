@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Thresholds τ with Σ max(0, x − τ) = 1, a block per row: what lies below the threshold of the sum so far is dropped
-// until nothing does (Michelot, 1986). NaN is never dropped, and makes the threshold NaN.
+// until nothing does (Michelot, 1986). NaN is never dropped, and makes the threshold NaN. Long rows: long_sparsemax.cuh.
 #pragma once
 #include "cuda/kernels/args/rows.h"
 #include "cuda/kernels/parts/element.h"

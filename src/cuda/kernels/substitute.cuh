@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // x = a⁻¹·b with a triangular, `upward` if what lies above the diagonal counts. A block takes some columns of b, and 32
-// rows at a time: warps solve those for their columns, a lane per row, then all threads take their products from the
-// rows that are left. Of small matrices a thread has a column.
+// rows at a time, a lane per row: its products with the rows before are taken from it, then the square on the diagonal
+// is solved. Neither the columns of a block nor anything else decides the order of an element's terms. Of small
+// matrices a thread has a column.
 #pragma once
 #include "cuda/kernels/args/linalg.h"
 #include "cuda/kernels/parts/element.h"
@@ -16,37 +17,61 @@ constexpr int kColumns = 32;  // of a block
 
 using Args = SubstituteArgs<A>;
 
-constexpr int kTileRows = 64, kGroups = kThreads / kColumns, kEach = kTileRows / kGroups;
+constexpr int kBefore = 512 / (int)sizeof(A);     // rows before, at a time
 constexpr int kOwn = kColumns / (kThreads / 32);  // columns of a warp
 
 extern "C" __global__ void __launch_bounds__(kThreads) substitute(const Args a) {
-  __shared__ A diagonal[kPanel][kPanel + 1], solved[kPanel][kColumns + 1], tile[kTileRows][kPanel + 1];
+  __shared__ A diagonal[kPanel][kPanel + 1], tile[kPanel][kBefore + 1], before[kBefore][kColumns];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int column = threadIdx.x % kColumns, group = threadIdx.x / kColumns;
+  const bool by_rows = a.a_column <= a.a_row;
   for (i64 task = blockIdx.x; task < a.a.n * a.tiles; task += gridDim.x) {
     const i64 m = quotient(task, a.tiles), first = (task - m * a.tiles) * kColumns;
     const int wide = a.k - first < kColumns ? (int)(a.k - first) : kColumns;
     const T* const matrix = (const T*)a.a.data + at(a.a, m);
     const T* const b = (const T*)a.b.data + at(a.b, m) + first * a.b_column;
     A* const x = a.x + m * a.n * a.k + first;
-    for (i64 i = group; i < a.n; i += kGroups) {
-      if (column < wide) x[i * a.k + column] = load(b[i * a.b_row + column * a.b_column]);
-    }
-    __syncthreads();
     for (i64 done = 0; done < a.n; done += kPanel) {
       const int rows = a.n - done < kPanel ? (int)(a.n - done) : kPanel;
       const i64 top = a.upward ? a.n - done - rows : done;
-      for (int e = threadIdx.x; e < kPanel * kPanel; e += kThreads) {
-        const int i = e / kPanel, j = e % kPanel;
-        diagonal[i][j] = i < rows && j < rows ? load(matrix[(top + i) * a.a_row + (top + j) * a.a_column]) : (A)1;
-      }
-      for (int i = group; i < kPanel; i += kGroups)
-        solved[i][column] = i < rows && column < wide ? x[(top + i) * a.k + column] : (A)0;
-      __syncthreads();
-      const A divisor = a.unit ? (A)1 : diagonal[lane][lane];
       A own[kOwn];
 #pragma unroll
-      for (int c = 0; c < kOwn; ++c) own[c] = solved[lane][warp * kOwn + c];
+      for (int c = 0; c < kOwn; ++c) {
+        const int column = warp * kOwn + c;
+        own[c] = lane < rows && column < wide ? load(b[(top + lane) * a.b_row + column * a.b_column]) : (A)0;
+      }
+      for (int e = threadIdx.x; e < kPanel * kPanel; e += kThreads) {
+        const int i = by_rows ? e / kPanel : e % kPanel, j = by_rows ? e % kPanel : e / kPanel;
+        diagonal[i][j] = i < rows && j < rows ? load(matrix[(top + i) * a.a_row + (top + j) * a.a_column]) : (A)1;
+      }
+      // Panels before this one are whole.
+      for (i64 start = 0; start < done; start += kBefore) {
+        const int some = done - start < kBefore ? (int)(done - start) : kBefore;
+        const auto row = [&](int s) {
+          const i64 step = start + s, panel = step / kPanel * kPanel;
+          return a.upward ? a.n - panel - kPanel + (step - panel) : step;
+        };
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < kPanel * kBefore / kThreads; ++k) {
+          const int e = threadIdx.x + k * kThreads;
+          const int i = by_rows ? e / kBefore : e % kPanel, s = by_rows ? e % kBefore : e / kPanel;
+          tile[i][s] = i < rows && s < some ? load(matrix[(top + i) * a.a_row + row(s) * a.a_column]) : (A)0;
+        }
+#pragma unroll
+        for (int k = 0; k < kBefore * kColumns / kThreads; ++k) {
+          const int e = threadIdx.x + k * kThreads, s = e / kColumns, c = e % kColumns;
+          before[s][c] = s < some && c < wide ? x[row(s) * a.k + c] : (A)0;
+        }
+        __syncthreads();
+#pragma unroll 8
+        for (int s = 0; s < some; ++s) {
+          const A factor = -tile[lane][s];
+#pragma unroll
+          for (int c = 0; c < kOwn; ++c) own[c] = fused(factor, before[s][warp * kOwn + c], own[c]);
+        }
+      }
+      __syncthreads();
+      const A divisor = a.unit ? (A)1 : diagonal[lane][lane];
       for (int s = 0; s < rows; ++s) {
         const int r = a.upward ? rows - 1 - s : s;
         const A factor = diagonal[lane][r];
@@ -58,39 +83,10 @@ extern "C" __global__ void __launch_bounds__(kThreads) substitute(const Args a) 
         }
       }
 #pragma unroll
-      for (int c = 0; c < kOwn; ++c) solved[lane][warp * kOwn + c] = own[c];
+      for (int c = 0; c < kOwn; ++c) {
+        if (lane < rows && warp * kOwn + c < wide) x[(top + lane) * a.k + warp * kOwn + c] = own[c];
+      }
       __syncthreads();
-      for (int i = group; i < rows; i += kGroups) {
-        if (column < wide) x[(top + i) * a.k + column] = solved[i][column];
-      }
-      // Rows are left only while panels are whole.
-      const i64 end = a.upward ? top : a.n;
-      for (i64 i0 = a.upward ? 0 : done + rows; i0 < end; i0 += kTileRows) {
-        const bool by_rows = a.a_column <= a.a_row;
-        for (int e = threadIdx.x; e < kTileRows * kPanel; e += kThreads) {
-          const int i = by_rows ? e / kPanel : e % kTileRows, j = by_rows ? e % kPanel : e / kTileRows;
-          tile[i][j] = i0 + i < end ? load(matrix[(i0 + i) * a.a_row + (top + j) * a.a_column]) : (A)0;
-        }
-        A sums[kEach];
-#pragma unroll
-        for (int g = 0; g < kEach; ++g) {
-          const i64 i = i0 + group + g * kGroups;
-          sums[g] = i < end && column < wide ? x[i * a.k + column] : (A)0;
-        }
-        __syncthreads();
-#pragma unroll 8
-        for (int r = 0; r < kPanel; ++r) {
-          const A y = solved[r][column];
-#pragma unroll
-          for (int g = 0; g < kEach; ++g) sums[g] = fused(-tile[group + g * kGroups][r], y, sums[g]);
-        }
-#pragma unroll
-        for (int g = 0; g < kEach; ++g) {
-          const i64 i = i0 + group + g * kGroups;
-          if (i < end && column < wide) x[i * a.k + column] = sums[g];
-        }
-        __syncthreads();
-      }
     }
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Sums at places of short lines: a thread looks through its line's index for the elements of one place and adds them in
-// their order. No thread waits for another.
+// Sums at many places of short lines: a thread looks through its line's index for the elements of one place and adds
+// them in their order. No thread waits for another.
 #pragma once
 #include "cuda/kernels/args/index.h"
 #include "cuda/kernels/parts/element.h"
@@ -37,19 +37,6 @@ EBB void check(const SoughtSumsArgs& a, const Line& line, i64 i) {
   const i64 where = index_at(a, line, i);
   if ((u64)where >= (u64)a.size)
     complain(a.complaints, a.slices ? i : (line.outer * a.length + i) * a.inner + line.column, 0, bits_of(where));
-}
-
-// A thread per element of the output.
-extern "C" __global__ void __launch_bounds__(kThreads) sum_places_sought(const SoughtSumsArgs a) {
-  EACH(e, a.src.n * a.size * a.inner) {
-    const i64 row = a.inner == 1 ? e : quotient(e, a.inner), outer = quotient(row, a.size),
-              place = row - outer * a.size;
-    const Line line = line_of(a, outer, e - row * a.inner);
-    if (place == 0) {
-      for (i64 i = 0; i < a.length; ++i) check(a, line, i);
-    }
-    ((T*)a.out)[e] = sum_at(a, line, 0, place);
-  }
 }
 
 // A thread per element of the index: the first of a place adds all of them. The output begins with zeros.

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT
-// Products of halves that are too thin for tensor cores: of few terms each, or long sums for few columns. The order of
-// an element's terms depends on their number alone.
+// Products that tiles are too large for: of few terms each, of long sums for few columns or few rows, and of many small
+// matrices. The order of an element's terms depends on their number alone, in long sums for few rows also on the number
+// of columns.
 #pragma once
 #include "cuda/kernels/args/matmul.h"
 #include "cuda/kernels/parts/element.h"
+#include "cuda/kernels/parts/fused.cuh"
 #include "cuda/kernels/parts/view.cuh"
 
 namespace ebb::cuda {
 
 #ifdef EBB_EDITOR
 typedef u16 In;  // of the factors
-EBB f32 widened(In x) { return from_bf16(x); }
-constexpr int kColumns = 3;
+EBB A widened(In x) { return from_bf16(x); }
+constexpr int kColumns = 3, kRows = 1;
 #endif
 
 using Args = ThinProductArgs<In, T>;
@@ -82,6 +84,36 @@ extern "C" __global__ void __launch_bounds__(kThreads) add_narrow(const Args a) 
     for (i64 p = lane; p < a.parts; p += 32) total += (f64)a.sums[p * sums + element];
     total = over_lanes<Plus>(total);
     if (lane == 0) give(a, 0, row, element - row * a.n, (A)total);
+  }
+}
+
+// A thread has a column's part of the sums of all rows.
+extern "C" __global__ void __launch_bounds__(kThreads) multiply_few_rows(const Args a) {
+  EACH(i, a.n * a.parts) {
+    const i64 part = a.parts == 1 ? 0 : quotient(i, a.n), column = i - part * a.n;
+    const i64 end = (part + 1) * a.part < a.k ? (part + 1) * a.part : a.k;
+    f32 total[kRows] = {};
+#pragma unroll 8
+    for (i64 k = part * a.part; k < end; ++k) {
+      const f32 factor = widened(a.b[k * a.b_row + column * a.b_column]);
+#pragma unroll
+      for (int j = 0; j < kRows; ++j) total[j] = fmaf(widened(a.a[j * a.a_row + k * a.a_column]), factor, total[j]);
+    }
+#pragma unroll
+    for (int j = 0; j < kRows; ++j) a.sums[(part * kRows + j) * a.n + column] = total[j];
+  }
+}
+
+// A thread has an element, whose sum is one chain.
+extern "C" __global__ void __launch_bounds__(kThreads) multiply_small(const Args a) {
+  EACH(i, a.batches * a.m * a.n) {
+    const i64 line = quotient(i, a.n), batch = quotient(line, a.m), row = line - batch * a.m, column = i - line * a.n;
+    const In* const x = a.a + batch * a.a_batch + row * a.a_row;
+    const In* const y = a.b + batch * a.b_batch + column * a.b_column;
+    A total = 0;
+#pragma unroll 4
+    for (int d = 0; d < (int)a.k; ++d) total = fused(widened(x[d * a.a_column]), widened(y[d * a.b_row]), total);
+    give(a, batch, row, column, total);
   }
 }
 

@@ -225,7 +225,10 @@ void substitute(Gpu& gpu, const View& a, const View& b, const View& x, bool tran
   const MatrixBatch right(b);
   if (transposed) std::swap(m.row_step, m.column_step);
   const bool few = right.rows <= kFewRows;
-  const std::int64_t columns = right.columns <= 8 ? 8 : 32, tiles = ceil_div(right.columns, columns);
+  // More columns per block where there are enough blocks: each reads all of a.
+  const std::int64_t narrow = ceil_div(right.columns, 8),
+                     columns = narrow == 1 || m.count * narrow <= gpu.model().substituting_blocks ? 8 : 32,
+                     tiles = ceil_div(right.columns, columns);
   const SubstituteArgs<void> args{.a = kernel_view(m.first),
                                   .b = kernel_view(right.first),
                                   .n = right.rows,

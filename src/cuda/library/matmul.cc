@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "core/ceil_div.h"
 #include "core/format_error.h"
 #include "cuda/kernels/args/matmul.h"
 #include "cuda/kernels/texts.h"
@@ -25,6 +26,20 @@ bool fits(std::int64_t rows, std::int64_t columns, std::int64_t row_step, std::i
 void multiply_as_given(Gpu& gpu, const Product& p);
 
 std::atomic<long> by_own_kernel{0};
+
+// Adds the parts [count, m, n] of a product whose rows are dense, in order.
+void add_parts(Gpu& gpu, const Product& p, const View& parts) {
+  const bool aligned = p.m * p.n % 4 == 0 && reinterpret_cast<std::uintptr_t>(p.c) % 16 == 0;
+  launch_elements(gpu, {element_text(p.out) + texts::add_parts}, "add_parts", (p.m * p.n + 3) / 4,
+                  AddPartsArgs<void, void>{.parts = parts.data,
+                                           .out = p.c,
+                                           .n = p.m * p.n,
+                                           .count = parts.shape[0],
+                                           .add = p.add,
+                                           .bias = p.bias,
+                                           .columns = p.n,
+                                           .aligned = aligned});
+}
 
 // The parts are added into a result without gaps: a narrow one is not divided into columns (AlignedProduct).
 static_assert(GpuModel{}.narrow_product < GpuModel{}.worth_dividing);
@@ -55,16 +70,7 @@ void multiply_in_parts(Gpu& gpu, const Product& p, const SumParts& parts) {
     q.batches = 1;
     multiply_as_given(gpu, q);
   }
-  const bool aligned = p.m * p.n % 4 == 0 && reinterpret_cast<std::uintptr_t>(p.c) % 16 == 0;
-  launch_elements(gpu, {element_text(p.out) + texts::add_parts}, "add_parts", (p.m * p.n + 3) / 4,
-                  AddPartsArgs<void, void>{.parts = sums.data,
-                                           .out = p.c,
-                                           .n = p.m * p.n,
-                                           .count = count,
-                                           .add = p.add,
-                                           .bias = p.bias,
-                                           .columns = p.n,
-                                           .aligned = aligned});
+  add_parts(gpu, p, sums);
 }
 
 // A product that cuBLASLt does not support, by our own kernel: halves as f32, rounded once.
@@ -130,21 +136,36 @@ void multiply_as_given(Gpu& gpu, const Product& p) {
   multiply_without_library(gpu, p);
 }
 
-// Products of halves that cuBLASLt would compute as tiles of mostly nothing, from factors whose odd rows it reads by
-// single elements: a vector of 3 by a matrix of 3 x 4,583 took 0.75 ms with both gradients, PyTorch 0.14. The number of
-// terms, of columns and the order in memory decide, so that rows do not depend on their number.
+// Products that cuBLASLt would compute as tiles of mostly nothing, from factors whose odd rows it reads by single
+// elements: a vector of 3 by a matrix of 3 x 4,583 took 0.75 ms with both gradients, PyTorch 0.14; in f32 3 rows of
+// 1,933 by 2,049 columns took 310 µs, and 102,497 products of 4 x 4 matrices 100. The number of terms, of columns and
+// the order in memory decide, so that rows of halves do not depend on their number.
+enum class Thin : std::uint8_t { no, few_terms, narrow, few_rows, small };
+Thin thinness(const GpuModel& model, const Product& p) {
+  const bool is_float = p.in == DType::f32 || p.in == DType::f64;
+  if (is_float ? batch_invariant() || p.tf32 : !is_half(p.in)) return Thin::no;
+  const std::int64_t small = model.small_matrix;
+  if (is_float && p.m <= small && p.n <= small && p.k <= small) return Thin::small;
+  if (is_half(p.in) && p.k < kFewTerms) return Thin::few_terms;
+  if (p.in == DType::f64 || p.batches > 1 || p.k < model.long_thin_sum) return Thin::no;
+  if (is_half(p.in)) return p.n > 1 && p.n < model.aligned_elements && p.a.by_rows() ? Thin::narrow : Thin::no;
+  const bool few_rows = p.m > 1 && p.m < model.aligned_elements &&
+                        p.n >= model.wide_thin_product && p.b.by_rows() && p.c_step == p.n;
+  return few_rows ? Thin::few_rows : Thin::no;
+}
+
 bool multiply_thin(Gpu& gpu, const Product& p) {
-  if (!is_half(p.in)) return false;
   const GpuModel& model = gpu.model();
-  const bool few = p.k < kFewTerms;
-  const bool narrow =
-      p.batches == 1 && p.n > 1 && p.n < model.aligned_elements && p.k >= model.long_thin_sum && p.a.by_rows();
-  if (!few && !narrow) return false;
+  const Thin thin = thinness(model, p);
+  if (thin == Thin::no) return false;
   by_own_kernel.fetch_add(1);
   const std::string types =
       element_text(p.out) +
-      fmt::format("typedef {} In;\nEBB f32 widened(In x) {{ return {}; }}\nconstexpr int kColumns = {};\n",
-                  memory_text(p.in), loaded("x", p.in, RegType::f32), few ? 1 : p.n);
+      fmt::format("typedef {} In;\nEBB A widened(In x) {{ return {}; }}\nconstexpr int kColumns = {}, kRows = {};\n",
+                  memory_text(p.in), is_half(p.in) ? loaded("x", p.in, RegType::f32) : "x",
+                  thin == Thin::narrow ? p.n : 1, thin == Thin::few_rows ? p.m : 1);
+  const std::int64_t part =
+      thin == Thin::few_rows ? std::max(model.few_rows_part, ceil_div(p.k * p.n, model.few_rows_threads)) : model.thin_part;
   ThinProductArgs<void, void> args{.a = p.a.data,
                                    .b = p.b.data,
                                    .c = p.c,
@@ -162,16 +183,26 @@ bool multiply_thin(Gpu& gpu, const Product& p) {
                                    .b_batch = p.b.batch_step,
                                    .c_row = p.c_step,
                                    .c_batch = p.c_batch,
-                                   .part = model.thin_part,
-                                   .parts = (p.k + model.thin_part - 1) / model.thin_part,
+                                   .part = part,
+                                   .parts = ceil_div(p.k, part),
                                    .add = p.add};
   const KernelSource source{types + texts::thin_product};
-  if (few) {
+  if (thin == Thin::small) {
+    launch_elements(gpu, source, "multiply_small", p.batches * p.m * p.n, args);
+    return true;
+  }
+  if (thin == Thin::few_terms) {
     launch_elements(gpu, source, "multiply_few_terms", p.batches * p.m * ((p.n + 3) / 4), args);
     return true;
   }
   BufferPtr keep;
-  args.sums = elements<f32>(workspace(gpu, DType::f32, Shape{args.parts, p.m, p.n}, keep, "matmul"));
+  const View sums = workspace(gpu, DType::f32, Shape{args.parts, p.m, p.n}, keep, "matmul");
+  args.sums = elements<f32>(sums);
+  if (thin == Thin::few_rows) {
+    launch_elements(gpu, source, "multiply_few_rows", p.n * args.parts, args);
+    add_parts(gpu, p, sums);
+    return true;
+  }
   launch_elements(gpu, source, "multiply_narrow", 32 * p.m * args.parts, args);
   launch_elements(gpu, source, "add_narrow", 32 * p.m * p.n, args);
   return true;

@@ -1,12 +1,46 @@
 // SPDX-License-Identifier: MIT
-// sparsemax_threshold and multilabel_hinges: a block per row.
+// sparsemax_threshold and multilabel_hinges: a block per row, or several.
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "core/ceil_div.h"
 #include "cuda/kernels/args/rows.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/kernels.h"
 
 namespace ebb::cuda {
+
+namespace {
+
+// The length of a row alone decides, so that its bits do not depend on the batch.
+void long_sparsemax(Gpu& gpu, const View& x, const View& lines, int axis, const View& out) {
+  const GpuModel& model = gpu.model();
+  const std::int64_t length = x.shape[axis], rows = lines.shape.numel(),
+                     piece = std::max(model.threshold_piece, ceil_div(length, model.most_threshold_pieces)),
+                     pieces = ceil_div(length, piece);
+  BufferPtr keep[4];
+  const char* const what = "sparsemax_threshold";
+  LongSparsemaxArgs<void> args{
+      .x = kernel_view(lines),
+      .out = out.data,
+      .length = length,
+      .column = x.strides[axis],
+      .piece = piece,
+      .pieces = pieces,
+      .step = 0,
+      .tops = elements<f64>(workspace(gpu, DType::f64, Shape{rows * pieces}, keep[0], what)),
+      .sums = elements<f64>(workspace(gpu, DType::f64, Shape{2 * rows * pieces}, keep[1], what)),
+      .counts = elements<i64>(workspace(gpu, DType::i64, Shape{2 * rows * pieces}, keep[2], what)),
+      .before = elements<i64>(workspace(gpu, DType::i64, Shape{2 * rows}, keep[3], what))};
+  const KernelSource source{element_text(x.dtype) + texts::long_sparsemax};
+  launch_blocks(gpu, source, "tops_of_pieces", rows * pieces, args);
+  for (; args.step < model.threshold_steps; ++args.step)
+    launch_blocks(gpu, source, "add_above", rows * pieces, args);
+  launch_blocks(gpu, source, "finish_thresholds", rows, args);
+}
+
+}  // namespace
 
 void run_sparsemax_threshold(const LibraryCall& call, Gpu& gpu) {
   const View& x = call.inputs[0];
@@ -14,6 +48,7 @@ void run_sparsemax_threshold(const LibraryCall& call, Gpu& gpu) {
   View lines = x;
   lines.shape = x.shape.with(axis, 1);
   if (lines.shape.numel() == 0) return;
+  if (x.shape[axis] >= gpu.model().long_threshold_row) return long_sparsemax(gpu, x, lines, axis, call.outputs[0]);
   launch_blocks(
       gpu, {element_text(x.dtype) + texts::sparsemax}, "thresholds", lines.shape.numel(),
       SparsemaxArgs<void>{

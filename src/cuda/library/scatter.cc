@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "calls/index_lines.h"
+#include "core/ceil_div.h"
 #include "cuda/kernels/args/index.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/index_parts.h"
@@ -98,7 +99,9 @@ struct ScatterTask {
     const bool by_warps = plan.kind == ScatterPlan::Kind::warps;
     launch_elements(gpu, source, by_warps ? "scatter_by_warps" : "scatter", by_warps ? 32 * a.index.n : a.index.n, a);
   }
-  void sought_sums(const ScatterPlan& plan) const;
+  void sums_from_firsts() const;
+  // A base is what the places hold before; without one they have sums.
+  void fill_places(const ScatterPlan& plan, const View* base) const;
   void own_sums(const ScatterPlan& plan) const;
   void exact_sums() const;
 
@@ -161,25 +164,50 @@ struct TaskLines {
   BufferPtr kept_index, kept_src;
 };
 
-void ScatterTask::sought_sums(const ScatterPlan& plan) const {
+void ScatterTask::sums_from_firsts() const {
   const TaskLines lines(*this);
-  const SoughtSumsArgs args{.index = kernel_view(lines.index.outer),
-                            .src = kernel_view(lines.src.outer),
-                            .out = out.data,
-                            .length = index.shape[axis()],
-                            .inner = inner_of(index.shape, axis()),
-                            .size = out.shape[axis()],
-                            .index_step = lines.index.step,
-                            .src_step = lines.src.step,
-                            .index_column = lines.index.column,
-                            .src_column = lines.src.column,
-                            .slices = call.op == Op::index_zero_add,
-                            .complaints = check_index(mark, call, given, out.shape[axis()])};
-  const KernelSource source{index_text(index) + sum_text(out.dtype, dtype_of_sums(call)) + texts::sum_sought};
-  if (plan.kind == ScatterPlan::Kind::places)
-    return launch_elements(gpu, source, "sum_places_sought", out.shape.numel(), args);
   gpu.clear(out.data, bytes_of(out));
-  launch_elements(gpu, source, "sum_from_firsts", index.shape.numel(), args);
+  launch_elements(gpu, {index_text(index) + sum_text(out.dtype, dtype_of_sums(call)) + texts::sum_sought},
+                  "sum_from_firsts", index.shape.numel(),
+                  SoughtSumsArgs{.index = kernel_view(lines.index.outer),
+                                 .src = kernel_view(lines.src.outer),
+                                 .out = out.data,
+                                 .length = index.shape[axis()],
+                                 .inner = inner_of(index.shape, axis()),
+                                 .size = out.shape[axis()],
+                                 .index_step = lines.index.step,
+                                 .src_step = lines.src.step,
+                                 .index_column = lines.index.column,
+                                 .src_column = lines.src.column,
+                                 .slices = call.op == Op::index_zero_add,
+                                 .complaints = check_index(mark, call, given, out.shape[axis()])});
+}
+
+void ScatterTask::fill_places(const ScatterPlan& plan, const View* base) const {
+  const TaskLines lines(*this);
+  BufferPtr keep;
+  const std::string types =
+      base ? bits_text(out.dtype) + "typedef T S;\nEBB S held(T x) { return x; }\nEBB T given(S x) { return x; }\n"
+           : sum_text(out.dtype, dtype_of_sums(call)) +
+                 "EBB S held(T x) { return (S)load(x); }\nEBB T given(S x) { return store((A)x); }\n";
+  const std::string constants =
+      fmt::format("constexpr bool kPuts = {};\nconstexpr int kLength = {};\n", base != nullptr, index.shape[axis()]);
+  const std::int64_t threads = plan.threads, count = index.shape.numel() / index.shape[axis()];
+  launch_blocks(gpu, {index_text(index) + types + constants + texts::fill_places, false, true}, "fill_places",
+                ceil_div(count, threads),
+                FillPlacesArgs{.index = kernel_view(lines.index.outer),
+                               .src = kernel_view(lines.src.outer),
+                               .out = out.data,
+                               .base = base ? packed(gpu, *base, keep, label_of(call)).data : nullptr,
+                               .inner = inner_of(index.shape, axis()),
+                               .size = out.shape[axis()],
+                               .index_step = lines.index.step,
+                               .src_step = lines.src.step,
+                               .index_column = lines.index.column,
+                               .src_column = lines.src.column,
+                               .slices = call.op == Op::index_zero_add,
+                               .complaints = check_index(mark, call, given, out.shape[axis()])},
+                plan.shared_bytes, static_cast<unsigned>(threads));
 }
 
 void ScatterTask::own_sums(const ScatterPlan& plan) const {
@@ -278,12 +306,13 @@ void run_scatter(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   const ScatterTask t = task_of(call, gpu, mark);
   const View base = at_least_1d(call.inputs[0]);
   const ScatterPlan plan = t.plan();
+  if (plan.kind == ScatterPlan::Kind::places) return t.fill_places(plan, &base);
   if (plan.kind == ScatterPlan::Kind::last_on_chip) {
     const ScatterArgs a = t.args();
     View first = base;
     first.shape = t.index.shape.with(t.axis(), 1);
     return launch_blocks(gpu, {index_text(t.index) + bits_text(t.out.dtype) + texts::put_last, false, true},
-                         "put_last_of_line", a.index.n,
+                         "put_last_of_line", ceil_div(a.index.n, plan.columns),
                          PutLastArgs<void>{.index = a.index,
                                            .src = a.src,
                                            .base = kernel_view(first),
@@ -293,6 +322,7 @@ void run_scatter(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
                                            .index_step = a.index_step,
                                            .src_step = a.src_step,
                                            .base_step = base.strides[t.axis()],
+                                           .lines = plan.columns,
                                            .complaints = a.complaints},
                          plan.shared_bytes, static_cast<unsigned>(plan.threads));
   }
@@ -343,7 +373,8 @@ void run_scatter_zero_add(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   const ScatterPlan plan = t.plan();
   const View out = t.out;
   const bool integers = out.dtype == DType::i64 || out.dtype == DType::i32;
-  if (plan.kind == Kind::places || plan.kind == Kind::firsts) return t.sought_sums(plan);
+  if (plan.kind == Kind::places) return t.fill_places(plan, nullptr);
+  if (plan.kind == Kind::firsts) return t.sums_from_firsts();
   if (plan.kind == Kind::runs) return run_recurrence(call, gpu);
   if (plan.kind == Kind::own_sums) return t.own_sums(plan);
   if (plan.kind == Kind::exact) return t.exact_sums();

@@ -44,6 +44,17 @@ std::optional<ScatterPlan> plan_own_sums(std::int64_t length, std::int64_t size,
   return plan;
 }
 
+// A thread per line, whose places are on chip; an odd number of them, for shared memory's banks.
+std::optional<ScatterPlan> plan_places(std::int64_t length, std::int64_t size, std::int64_t bytes,
+                                       const GpuModel& model) {
+  if (length > model.line_of_places) return {};
+  ScatterPlan plan{ScatterPlan::Kind::places};
+  const std::int64_t line = (size | 1) * bytes;
+  while (plan.threads > 64 && plan.threads * line > model.own_sum_bytes) plan.threads /= 2;
+  plan.shared_bytes = plan.threads * line;
+  return plan.shared_bytes <= model.own_sum_bytes ? std::optional(plan) : std::nullopt;
+}
+
 // Short lines with neither many elements per place nor many neighbours: a block's threads would have little to do.
 bool adds_in_order(std::int64_t length, std::int64_t size, std::int64_t inner, const GpuModel& model) {
   return inner < 32 && length <= model.line_in_order &&
@@ -75,15 +86,25 @@ ScatterPlan plan_scatter(const LibraryCall& call, const GpuModel& model) {
   std::int64_t inner = 1;
   for (int d = axis + 1; d < index.rank(); ++d) inner *= index[d];
   if (!sums) {
+    if (few_elements && same_lines && size <= model.places_per_first * length) {
+      if (const auto plan = plan_places(length, size, static_cast<std::int64_t>(size_of(dtype)), model)) return *plan;
+    }
     if (few_elements) return {Kind::threads};
     const auto bytes = size * static_cast<std::int64_t>(sizeof(u32));
     const bool too_few = lines < model.busy_blocks && std::max(length, size) > model.shared_elements;
     if (inner > 1 || !same_lines || size == 0 || bytes > most_shared || too_few) {
       const bool packs = size_of(dtype) <= 4 && index.numel() < (std::int64_t{1} << 32) - 1;
-      return {packs && out.numel() <= 2 * index.numel() ? Kind::last_value : Kind::last_element};
+      return {packs && out.numel() <= model.places_with_values * index.numel() ? Kind::last_value : Kind::last_element};
     }
-    return {Kind::last_on_chip, static_cast<int>(std::clamp<std::int64_t>(power_of_two_from(size), threads, kThreads)),
-            bytes};
+    // Lines that leave most of a block's threads without an element share it.
+    ScatterPlan plan{Kind::last_on_chip};
+    const std::int64_t of_line = std::clamp<std::int64_t>(
+        power_of_two_from(std::max(length, size) / model.elements_of_putting_thread), 32, kThreads);
+    const std::int64_t fitting = std::max<std::int64_t>(1, model.table_bytes / 2 / bytes);
+    while (2 * plan.columns * of_line <= kThreads && 2 * plan.columns <= std::min(fitting, lines)) plan.columns *= 2;
+    plan.threads = static_cast<int>(plan.columns * of_line);
+    plan.shared_bytes = plan.columns * bytes;
+    return plan;
   }
   const auto known = static_cast<IndexLines>(call.attrs.i[1]);
   if (rows && known == IndexLines::ascending) return {Kind::sorted};
@@ -105,7 +126,10 @@ ScatterPlan plan_scatter(const LibraryCall& call, const GpuModel& model) {
   const bool fits = bytes > 0 && shared <= most_shared && same_lines;
   if (is_floating(dtype) && same_lines && size > 0 && length > 0) {
     const bool sparse = out.numel() > model.places_per_first * index.numel();
-    if (length <= (sparse ? model.line_of_firsts : model.line_of_places)) return {sparse ? Kind::firsts : Kind::places};
+    if (sparse && length <= model.line_of_firsts) return {Kind::firsts};
+    if (!sparse) {
+      if (const auto plan = plan_places(length, size, each, model)) return *plan;
+    }
     if (adds_in_order(length, size, inner, model)) {
       if (rows && out.numel() >= model.worth_sorting) return {Kind::sorted};
       const std::int64_t warps = std::min<std::int64_t>(model.own_sum_bytes / bytes, kThreads / 32);
@@ -138,7 +162,8 @@ std::string describe(const ScatterPlan& plan) {
   const std::string of_line = plan.pieces > 1 ? fmt::format("{} elements of a line", plan.piece) : "line";
   switch (plan.kind) {
     case ScatterPlan::Kind::places:
-      return "thread per place, which looks through the line";
+      return fmt::format("thread per line, its places in {} bytes of shared memory for {}", plan.shared_bytes,
+                         plan.threads);
     case ScatterPlan::Kind::firsts:
       return "thread per element, the first for each place looks through the line";
     case ScatterPlan::Kind::threads:
@@ -167,8 +192,9 @@ std::string describe(const ScatterPlan& plan) {
       return fmt::format("thread per element, {} of integers in shared memory",
                          plan.copies > 1 ? fmt::format("{} tables", plan.copies) : "a table");
     case ScatterPlan::Kind::last_on_chip:
-      return fmt::format("block of {} threads per line, the last for each place in {} bytes of shared memory",
-                         plan.threads, plan.shared_bytes);
+      return fmt::format("block of {} threads per {}, the last for each place in {} bytes of shared memory",
+                         plan.threads, plan.columns > 1 ? fmt::format("{} lines", plan.columns) : "line",
+                         plan.shared_bytes);
     case ScatterPlan::Kind::last_element:
       return "thread per element, the last for each place";
     case ScatterPlan::Kind::last_value:

@@ -175,16 +175,21 @@ struct GpuModel {
   // of shared memory that a line's sums may take (chosen, not measured: two blocks per multiprocessor. Sorted by place,
   // 4,096 lines of 4,096 elements for 8,192 places took 4.1 ms, ten times PyTorch's atomics).
   std::int64_t many_lines = 1 << 14, most_line_bytes = 112 << 10;
+  // A scatter of short lines on chip: elements per thread (chosen. With 256 threads for each of 253,134 lines of 140
+  // places, max_unpool2d took 0.6 ms, a third of that in PyTorch). Places per element up to which values are stored
+  // beside positions (chosen: below that, clearing and reading them moves fewer bytes than a copy and scattered stores).
+  std::int64_t elements_of_putting_thread = 4, places_with_values = 4;
   // Lines of an index of up to so many elements get a thread each where there are many of them. Floats of lines from so
   // many elements on are sorted by their places before they are added; where sums fit on chip, they are divided into
   // pieces instead. Chosen: one thread took 6.8 s for a line of 33 million.
   std::int64_t short_line = 16, long_line = 1024, long_line_on_chip = 1 << 14;
-  // Sums of short lines. Up to so many elements, a thread per place or per element looks through all of its line; per
-  // element where there are more places than this for each. Up to `line_in_order` elements, unless there are as many
-  // per place as `own_sums_per_place` or 32 lines side by side, they are added in order: by a warp per line where there
-  // are so many lines, or so few elements; slices of an output of so many elements after sorting their places. (Chosen.
-  // With a block per line, the gradient of index_select along the last axis of [12,113,047, 2] took 50 times PyTorch's
-  // time.)
+  // Short lines. Up to so many elements, a thread has a line and its places, on chip: with a thread per place, which
+  // looked through its line, sums of 2,097,153 lines of five took 302 µs, PyTorch's 91. A thread per element looks
+  // through all of its line where there are more places than this for each. Up to `line_in_order` elements, unless
+  // there are as many per place as `own_sums_per_place` or 32 lines side by side, they are added in order: by a warp
+  // per line where there are so many lines, or so few elements; slices of an output of so many elements after sorting
+  // their places. (Chosen. With a block per line, the gradient of index_select along the last axis of [12,113,047, 2]
+  // took 50 times PyTorch's time.)
   std::int64_t line_of_places = 8, line_of_firsts = 32, places_per_first = 4;
   std::int64_t line_in_order = 512, line_of_warp = 64, own_sums_per_place = 16, lines_of_warps = 1024,
                worth_sorting = 1 << 16;
@@ -215,6 +220,11 @@ struct GpuModel {
   // output is added by itself (chosen: 16,389 lines of 65,542 bf16 numbers took eight times as long as PyTorch's).
   std::int64_t sorted_once = 1 << 18;
   std::int64_t longest_exact = 1 << 27, exact_places = 4, exact_bytes = std::int64_t{256} << 20;
+  // sparsemax: rows from which on several blocks share one, elements of a block's piece and pieces of a row, and steps
+  // of Michelot's that are launched before a block per row continues. Normal numbers take 3 to 5 steps, uniform ones
+  // one per halving of those above the threshold. (Chosen, not measured: a block alone took 133 ms for 28 million
+  // numbers.) The length and the piece decide bits.
+  std::int64_t long_threshold_row = 1 << 16, threshold_piece = 8192, most_threshold_pieces = 1024, threshold_steps = 14;
   // grid_sample: threads that fill a large GPU, and channels per lane before another lane shares a point's. (Chosen,
   // not measured.)
   std::int64_t grid_threads = 1 << 17, grid_lane_channels = 8;
@@ -231,6 +241,9 @@ struct GpuModel {
   // rows one after the other took 4 to 9 times PyTorch's time. Other factorisations (eigenvalues, singular values,
   // orthonormal columns) run on the host below so many rows and columns.
   std::int64_t few_rows = 32, solver_rows = 385, lu_solver_rows = 257, batched_rows = 256, decomposed_rows = 96;
+  // Triangular systems: blocks of eight columns up to which there are no wider ones (chosen, not measured: with 32
+  // columns per block, 257 columns of 257 rows took 219 µs in nine blocks).
+  std::int64_t substituting_blocks = 4 * 132;
   // cummax and cummin of lines whose elements are not neighbours: threads that fill a large GPU, and elements that one
   // has at least (chosen, not measured. 4,499 lines of 257 elements, 256 of them for one thread, took 0.3 ms).
   std::int64_t scan_threads = 1 << 17, shortest_scan_strip = 16;
@@ -268,6 +281,10 @@ struct GpuModel {
   // Products of halves with fewer columns than `aligned_elements` whose sums are at least so long are computed by
   // warps, one for each part of a sum (chosen, not measured).
   std::int64_t long_thin_sum = 256, thin_part = 2048;
+  // Of f32 those with fewer rows than that and so many columns: by threads, one for a part of a column's sums; the
+  // terms of a part at least, and threads that fill a large GPU. Matrices of f32 and f64 of up to so many rows, columns
+  // and terms have a thread per element. (Chosen, not measured; both decide bits.)
+  std::int64_t wide_thin_product = 128, few_rows_part = 64, few_rows_threads = 1 << 18, small_matrix = 16;
   // The same for f32 and f64, whose tiles are taken to be 64 by 64. Of 1 to 128 parts the fastest had about so many
   // tiles, and no fewer elements in a part: on an H200 128 x 128 of 4,096 elements took 69, 44, 31 and 34 µs in 2, 4, 8
   // and 16 parts, 300 x 200 of 100,003 took 740, 540, 430 and 410 in 4, 16, 32 and 64. Shorter sums are not divided.
@@ -282,6 +299,12 @@ struct GpuModel {
   // (chosen, not measured). Decides bits. cuDNN's deterministic engine for it took 0.9 to 2.6 ms on an H200 where its
   // others, which add in any order, took 0.06 to 0.5.
   std::int64_t weight_gradient_blocks = 1056, weight_gradient_steps = 16;
+  // Convolutions by direct.cuh: blocks below which a thread has fewer positions, channels up to which it computes
+  // gradients of images without strides, and classes of positions that have blocks of their own. Windows of one channel
+  // each: taps per block and steps of a part (chosen, not measured; the latter decides bits). cuDNN's gradients of
+  // images in exact f32 took 0.4 to 19 ms where its deterministic engine for few channels took 0.03 to 1.0 (H200).
+  std::int64_t direct_blocks = 264, direct_channels = 24, direct_classes = 64;
+  std::int64_t depthwise_taps = 9, depthwise_steps = 8;
   // Attention: columns below which rows of 64 are processed in many small blocks, fewer of which wait for the first
   // tile and for the last (by trial).
   std::int64_t long_attention_rows = 2048;
@@ -294,6 +317,9 @@ struct GpuModel {
   bool each_row_anew = false;
 
   // ---- Copies and runs (all chosen, not measured).
+  // Zeros around elements are cleared first if there are so many bytes of them side by side, and so many elements of the
+  // result for each that is copied (a vector of 16,519 f32 as a diagonal took 0.37 ms in one launch, PyTorch's fill 0.23).
+  std::int64_t cleared_piece = 1024, cleared_per_element = 16;
   // Bytes per block where many copies are one launch: four words of 16 bytes per thread; most blocks per copy.
   std::size_t copied_bytes_per_block = kThreads * 4 * 16, most_copying_blocks = 1024;
   // Copies between two orders of memory go by way of tiles if both innermost dimensions have so many elements. Without

@@ -41,6 +41,16 @@ struct SoughtSumsArgs {
 };
 EBB_ARGS(57, SoughtSumsArgs);
 
+// The same lines, of a length that is the kernel's.
+struct FillPlacesArgs {
+  KernelView index, src;
+  void* out;         // [outer][size][inner]
+  const void* base;  // the same before; null: zeros
+  i64 inner, size, index_step, src_step, index_column, src_column, slices;
+  Complaints complaints;
+};
+EBB_ARGS(57, FillPlacesArgs);
+
 template <class T, class S>
 struct AddPiecesArgs {
   const S* parts;  // [outer][pieces][row]
@@ -90,9 +100,10 @@ struct PutLastArgs {
   KernelView index, src, base;  // the first elements of lines
   T* out;                       // lines one behind the other
   i64 length, size, index_step, src_step, base_step;
+  i64 lines;  // of a block
   Complaints complaints;
 };
-EBB_ARGS(77, PutLastArgs<u8>);
+EBB_ARGS(78, PutLastArgs<u8>);
 
 template <class R>
 struct LineRowsArgs {

@@ -13,6 +13,17 @@ struct SparsemaxArgs {
 };
 EBB_ARGS(26, SparsemaxArgs<u8>);
 
+// Rows in pieces. Sums and counts of pieces, and the counts before, twice: a step reads those of the step before it.
+template <class T>
+struct LongSparsemaxArgs {
+  KernelView x;
+  T* out;
+  i64 length, column, piece, pieces, step;
+  f64 *tops, *sums;
+  i64 *counts, *before;
+};
+EBB_ARGS(33, LongSparsemaxArgs<u8>);
+
 template <class T, class A, class I>
 struct HingesArgs {
   const T* x;
