@@ -5,9 +5,9 @@
     decoders.py llama mamba2       # some, by transformers' names of their kinds
 
 Language models are the classes for causal language models, translation, images with text, and masked words. Each, in a process of its
-own, computes the loss and gradients of several calls (CALLS) with and without the patch: they are the same to 2e-5 (or to 2e-6 in f64, where
-models amplify f32's rounding), or both are errors of one type, or patch refuses the model in a ValueError, or this program ends with 1. Classes whose tiny configuration does not
-compute without the patch are counted as not tried. Run by run.py.
+own, computes the loss and gradients of several calls (CALLS) with and without the patch: they are the same to 2e-5 (or to 2e-6 in f64,
+where models amplify f32's rounding), or both are errors of one type, or patch refuses the model in a ValueError, or this program ends
+with 1. Classes whose tiny configuration does not compute without the patch are counted as not tried. Run by run.py.
 """
 
 import dataclasses
