@@ -3,12 +3,14 @@
 
     python3 bench/linear_heads.py                      # all sections
     python3 bench/linear_heads.py log_probs llama      # some of them: log_probs, formulas, llama, lengths
+    python3 bench/linear_heads.py llama --kernels      # and the longest kernels of each way of a step
     python3 bench/linear_heads.py --tiny               # sizes for a CPU, to see that it runs
 
 Products are timed again with each row, and contenders take turns: clocks fall while a GPU gets hot. Needs transformers.
 """
 
 import argparse
+import importlib.metadata
 import statistics
 import time
 
@@ -20,7 +22,8 @@ from trl_formulas import FORMULAS
 
 
 class Device:
-    def __init__(self, tiny):
+    def __init__(self, tiny, kernels=False):
+        self.kernels = kernels
         self.cuda = torch.cuda.is_available() and not tiny
         self.name = "cuda" if self.cuda else "cpu"
         self.rows, self.width, self.classes, self.answers = (8192, 4096, 151936, 16) if self.cuda else (64, 32, 211, 4)
@@ -153,37 +156,65 @@ def llama_of(d, tiny, layers):
         return transformers.LlamaForCausalLM(config).to(torch.bfloat16 if d.cuda else torch.float32).train()
 
 
-def llama(d):
-    rows, length, turns = (4, 4096, 4) if d.cuda else (2, 32, 1)
+def llama_ways(d, backend="inductor"):
+    """{name: (model, what is called)} of the steps that are compared."""
     models = {name: llama_of(d, not d.cuda, 4 if d.cuda else 1) for name in ("plain", "patched", "patched, rounding")}
     ebb.torch.patch(models["patched"])
     ebb.torch.patch(models["patched, rounding"], round_logits=True, round_sums=True)
-    ids = torch.randint(0, models["plain"].config.vocab_size, (rows, length), device=d.name)
     ways = {name: (model, model) for name, model in models.items()}
-    ways.update({f"{name}, compiled": (model, torch.compile(model, dynamic=False)) for name, model in models.items()})
+    for name, model in models.items():
+        ways[f"{name}, compiled"] = model, torch.compile(model, backend=backend, dynamic=False)
+    return ways
 
-    def step(name):
-        model, run = ways[name]
-        model.zero_grad(set_to_none=True)
-        run(input_ids=ids, labels=ids).loss.backward()
 
+def llama_step(model, run, ids):
+    model.zero_grad(set_to_none=True)
+    run(input_ids=ids, labels=ids).loss.backward()
+
+
+def longest_kernels(d, step, count=15):
+    """Rows of a table: kernels of a step, the longest first; on a CPU operations."""
+    from torch.profiler import ProfilerActivity, profile
+
+    step()
+    with profile(activities=[ProfilerActivity.CUDA if d.cuda else ProfilerActivity.CPU]) as run:
+        step()
+        d.wait()
+    kind = "device" if d.cuda else "cpu"
+    found = [(getattr(e, f"self_{kind}_time_total") / 1e3, e.count, e.key) for e in run.key_averages()]
+    found = sorted((row for row in found if row[0] > 0), reverse=True)
+    rest = (sum(ms for ms, *_ in found[count:]), sum(n for _, n, _ in found[count:]), "the others")
+    return [*found[:count], rest, (sum(ms for ms, *_ in found), sum(n for _, n, _ in found), "all of them")]
+
+
+def llama(d):
+    rows, length, turns = (4, 4096, 4) if d.cuda else (2, 32, 1)
+    ways = llama_ways(d)
+    vocabulary = ways["plain"][0].config.vocab_size
+    ids = torch.randint(0, vocabulary, (rows, length), device=d.name)
     times, peaks = {name: [] for name in ways}, {}
     for name in ways:
-        step(name)
+        llama_step(*ways[name], ids)
         ways[name][0].zero_grad(set_to_none=True)
+    sizes = {name: sum(p.numel() * p.element_size() for p in model.parameters()) for name, (model, run) in ways.items() if run is model}
     for _ in range(turns):
-        for name in ways:
+        for name, (model, run) in ways.items():
             if d.cuda:
                 torch.cuda.empty_cache()
                 torch.cuda.reset_peak_memory_stats()
-            others = sum(p.numel() * p.element_size() for m in models.values() if m is not ways[name][0] for p in m.parameters())
-            times[name].append(d.timed(lambda name=name: step(name), count=4, warm=1)[0])
+            others = sum(sizes.values()) - sizes[name.removesuffix(", compiled")]
+            times[name].append(d.timed(lambda model=model, run=run: llama_step(model, run, ids), count=4, warm=1)[0])
             peaks[name] = (torch.cuda.max_memory_allocated() - others) / 1e9 if d.cuda else 0.0
-            ways[name][0].zero_grad(set_to_none=True)
-    print(f"\n## A step of a Llama with V = {models['plain'].config.vocab_size}, {rows}x{length} tokens, {turns} turns\n")
+            model.zero_grad(set_to_none=True)
+    print(f"\n## A step of a Llama with V = {vocabulary}, {rows}x{length} tokens, {turns} turns\n")
     print("| way | ms, median | ms, all | peak GB |\n|---|---|---|---|")
     for name, found in times.items():
         print(f"| {name} | {statistics.median(found):.1f} | {' '.join(f'{t:.1f}' for t in found)} | {peaks[name]:.2f} |", flush=True)
+    for name, (model, run) in ways.items() if d.kernels else ():
+        print(f"\n### {name}\n\n| ms | calls | kernel |\n|---|---|---|")
+        for ms, count, kernel in longest_kernels(d, lambda model=model, run=run: llama_step(model, run, ids)):
+            print(f"| {ms:.3f} | {count} | {kernel[:110]} |", flush=True)
+        model.zero_grad(set_to_none=True)
 
 
 def lengths(d):
@@ -208,12 +239,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(sections)}")
     parser.add_argument("--tiny", action="store_true", help="sizes for a CPU")
+    parser.add_argument("--kernels", action="store_true", help="llama: the longest kernels of each way, too")
     options = parser.parse_args()
     unknown = set(options.sections) - set(sections)
     if unknown:
         parser.error(f"there is no section {', '.join(unknown)}; there are {', '.join(sections)}")
-    device = Device(options.tiny)
-    print(f"PyTorch {torch.__version__}, {torch.cuda.get_device_name() if device.cuda else 'a CPU'}")
+    device = Device(options.tiny, options.kernels)
+    versions = f"PyTorch {torch.__version__}, transformers {importlib.metadata.version('transformers')}"
+    print(f"{versions}, {torch.cuda.get_device_name() if device.cuda else 'a CPU'}")
     for name in options.sections or sections:
         sections[name](device)
         if device.cuda:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -19,15 +20,17 @@ Tensor stop_gradient(const Tensor& x);
 // The gradients of one backward pass, as a value: the variables themselves do not change.
 class Gradients {
  public:
-  // The gradient of the loss with respect to this variable; zeros where the loss does not depend on it.
+  // The gradient of the loss with respect to this variable; zeros where the loss does not depend on it. A variable made
+  // after these gradients, as an optimiser's step makes them, is an error.
   Tensor operator[](const Tensor& variable) const;
   bool contains(const Tensor& variable) const;  // does the loss depend on it?
   const std::vector<std::pair<Tensor, Tensor>>& all() const { return entries_; }  // (variable, gradient)
 
-  explicit Gradients(std::vector<std::pair<Tensor, Tensor>> entries) : entries_(std::move(entries)) {}
+  explicit Gradients(std::vector<std::pair<Tensor, Tensor>> entries);
 
  private:
   std::vector<std::pair<Tensor, Tensor>> entries_;
+  std::uint64_t made_;  // among the ids of nodes: variables from this one on are younger
 };
 
 struct BackwardOptions {

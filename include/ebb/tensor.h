@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <iosfwd>
 #include <optional>
 #include <string>
@@ -74,7 +76,8 @@ class Tensor {
   // The value of a one-element tensor, converted to T (double, float, int64_t, int32_t, bool).
   template <class T = double>
   T item() const;
-  // All elements, row-major, converted to T. Reading a floating tensor as an integer type is an error.
+  // All elements, row-major, converted to T (those of item, and uint8_t). Reading a floating tensor as an integer type
+  // is an error; as bool it says what is not zero.
   template <class T = double>
   std::vector<T> to_vector() const;
   // The elements themselves (computed, contiguous). T must be the dtype's own C++ type. Valid while this handle lives.
@@ -101,8 +104,9 @@ class Tensor {
   Tensor flip(const Axes& axes = {}) const;
   Tensor expand(const Sizes& sizes) const;
   Tensor contiguous() const;
-  Tensor to(DType dtype) const;  // cast(x, dtype)
-  Tensor detach() const;         // stop_gradient(x)
+  Tensor to(DType dtype) const;                                     // cast(x, dtype)
+  Tensor to(std::initializer_list<std::nullptr_t>) const = delete;  // to({}): say to(Device{}), or which dtype
+  Tensor detach() const;                                            // stop_gradient(x)
 
   Tensor sum(const Axes& axes = {}, bool keepdim = false) const;
   Tensor mean(const Axes& axes = {}, bool keepdim = false) const;

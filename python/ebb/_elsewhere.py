@@ -4,6 +4,8 @@
 A name is here where Ebb differs on purpose; docs/from_pytorch.md gives the reasons.
 """
 
+import sys
+
 VALUES = "a tensor is a value and is never written to"
 
 PACKAGE = {
@@ -29,6 +31,7 @@ PACKAGE = {
         ("fft", "stft", "istft", "complex", "complex64", "complex128", "polar", "view_as_real", "view_as_complex"),
         "there are no complex numbers",
     ),
+    "array": "use ebb.tensor(data), or ebb.asarray(array), which copies only where it must",
     **dict.fromkeys(("LongTensor", "FloatTensor", "DoubleTensor", "BoolTensor", "IntTensor"), "use ebb.tensor(data, dtype)"),
 }
 
@@ -112,7 +115,14 @@ def of_module(module, hints):
 
     def __getattr__(name):
         said = f"module '{module}' has no attribute '{name}'"
-        raise AttributeError(f"{said}: {hints[name]}" if name in hints else said, name=name)
+        if name in hints:
+            said += f": {hints[name]}"
+        elif name[0] != "_":  # the interpreter proposes no names of modules with more than 750
+            import difflib  # only now: importing ebb should stay quick
+
+            near = difflib.get_close_matches(name, vars(sys.modules[module]), 1, 0.8)
+            said += f"; did you mean {near[0]}?" if near else ""
+        raise AttributeError(said, name=name)
 
     return __getattr__
 

@@ -62,10 +62,21 @@ def _make(entry):
                 options.update(zip(names, given[name]))
             else:
                 options[name] = given[name]
-        Optimizer.__init__(self, entry["name"], options, given.get("decays"))
+        _start(self, entry["name"], options, given.get("decays"))
+
+    def __repr__(self):
+        now = {**{name: default for name, default, _ in entry["options"]}, **self._options, "lr": self.lr}
+        shown = [(name, tuple(now[n] for n in names) if name == "betas" else now[name]) for name, _, names in all_arguments]
+        return f"{class_name}({', '.join(f'{name}={value!r}' for name, value in shown)})"
 
     __init__.__signature__ = signature
-    return type(class_name, (Optimizer,), {"__init__": __init__, "__doc__": _doc(entry), "__module__": "ebb.optim"})
+    members = {"__init__": __init__, "__repr__": __repr__, "__doc__": _doc(entry), "__module__": "ebb.optim"}
+    return type(class_name, (Optimizer,), members)
+
+
+def _start(optimizer, name, options, decays):
+    Optimizer.__init__(optimizer, name, options, decays)
+    optimizer._options = options
 
 
 _classes = {}
@@ -95,5 +106,5 @@ def make_optimizer(name, options=None, decays=None):
     """An optimiser by the name it has on the command line: make_optimizer("adamw", {"lr": 3e-4}, "matrices")."""
     optimizer_info(name)
     made = _classes[name].__new__(_classes[name])
-    Optimizer.__init__(made, name, dict(options or {}), decays)
+    _start(made, name, dict(options or {}), decays)
     return made

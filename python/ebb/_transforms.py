@@ -53,6 +53,18 @@ def _positions(name, f, argnums):
     return tuple(positions)
 
 
+def _one_tensor(name, result):
+    """The result of a function that is differentiated."""
+    if isinstance(result, _core.Tensor):
+        return result
+    hint = ""
+    if isinstance(result, (bool, int, float)):
+        hint = ", which has no history: float(x) and x.item() leave it behind"
+    elif isinstance(result, tuple) and name in ("grad", "value_and_grad"):
+        hint = "; with has_aux=True it returns (value, anything)"
+    raise TypeError(f"{name}: the function must return one tensor, got {type(result).__name__}{hint}")
+
+
 class _Call:
     """A call of f as a function of the tensors in some of its arguments, one after the other."""
 
@@ -73,10 +85,7 @@ class _Call:
 
     def tensor(self, *tensors):
         """The call, whose result has to be one tensor."""
-        result = self(*tensors)
-        if not isinstance(result, _core.Tensor):
-            raise TypeError(f"{self.name}: the function must return one tensor, got {type(result).__name__}")
-        return result
+        return _one_tensor(self.name, self(*tensors))
 
     def of_leaf(self, k):
         """The call as a function of its tensor k; the others stay what they are."""
@@ -115,7 +124,7 @@ def _value_and_grad(name, f, argnums, has_aux):
             if has_aux:
                 result, extra = result
                 aux[:] = [extra]
-            return result
+            return _one_tensor(name, result)
 
         value, gradients = _core._value_and_grad(value_of, call.leaves)
         return ((value, aux[0]) if has_aux else value), call.rebuild(gradients)

@@ -198,9 +198,13 @@ def matrix_power(A, n):
 
 
 def _cross(a, b, dim):
-    """Each element chooses its factors, so that one pass reads both tensors and writes the result."""
+    """Vectors that lie one after the other in memory have a thread each, which computes three parts; of others, each element
+    chooses its factors, so that one pass reads both tensors and writes the result."""
     parts = [[x.select(dim, k) for k in range(3)] for x in (a, b)]
     axes = max(a.ndim, b.ndim) - 1
+    if all(dim % x.ndim == x.ndim - 1 for x in (a, b)):
+        (a0, a1, a2), (b0, b1, b2) = parts
+        return _core.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], -1)
     parts = [[x.reshape((1,) * (axes - x.ndim) + x.shape).unsqueeze(dim) for x in three] for three in parts]
     place = _core.arange(3).reshape([3 if k == dim % (axes + 1) else 1 for k in range(axes + 1)])
 

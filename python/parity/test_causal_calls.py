@@ -6,7 +6,10 @@ Run by run.py with pytest, in the Python that has PyTorch and transformers.
 """
 
 import copy
+import inspect
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +17,11 @@ import transformers.masking_utils as masks
 from patched_models import make, require_same, step, tokens
 
 import ebb.torch
+from ebb.torch._causal_calls import by_lengths
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+import linear_heads  # noqa: E402
+
 
 @pytest.fixture
 def graphs():
@@ -64,6 +72,61 @@ def test_attention_is_causal_unless_there_are_positions(given, looks, graphs):
     assert looks_for_sequences(graphs) == looks
     if not given or "return_dict" in given:
         assert masked(graphs) == [False, False]
+
+
+def never_while_compiling(decide):
+    """The decision of transformers before 5.18."""
+
+    def ignore_causal_mask(*args):
+        return not torch.compiler.is_compiling() and decide(*args)
+
+    ignore_causal_mask.__signature__ = inspect.signature(decide)
+    return ignore_causal_mask
+
+
+@pytest.fixture(params=["installed", "before 5.18"])
+def transformers_is(request, monkeypatch):
+    """The installed transformers, or one that decides on masks as older ones."""
+    ebb.torch.unpatch(ebb.torch.patch(make()))  # which replaces the decision
+    if request.param != "installed":
+        monkeypatch.setattr(masks, "_ignore_causal_mask_sdpa", by_lengths(never_while_compiling(masks._ignore_causal_mask_sdpa)))
+    return request.param
+
+
+@pytest.mark.parametrize("name", ["patched", "patched, rounding"])
+def test_the_step_that_linear_heads_times_has_no_mask(name, graphs, transformers_is):
+    length, device = 40, linear_heads.Device(tiny=True)
+
+    def keep(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    model, run = linear_heads.llama_ways(device, keep)[f"{name}, compiled"]
+    linear_heads.llama_step(model.bfloat16(), run, tokens(2, length))
+    attention = [node for node in nodes(graphs) if "scaled_dot_product" in str(node.target)]
+    assert len(graphs) == 1 and masked(graphs) == [False] and attention[0].kwargs["is_causal"] is True
+    values = [node.meta.get("example_value") for node in nodes(graphs)]
+    assert len(values) > 50
+    assert not [x for x in values if isinstance(x, torch.Tensor) and x.shape[-2:] == (length, length)]
+
+
+def test_unpatched_models_keep_what_transformers_decides(graphs, transformers_is):
+    model = make(use_cache=False)
+    require_same_step(model, compiled(model, graphs, fullgraph=True))
+    assert masked(graphs) == [True, True]
+    if transformers_is == "before 5.18":
+        torch._dynamo.reset()
+        graphs.clear()
+        compiled(model, graphs, fullgraph=True)(input_ids=tokens(), use_cache=True)
+        assert masked(graphs) == [True, True]
+
+
+@pytest.mark.parametrize("window, with_mask", [(None, False), (64, False), (4, True)])
+def test_windows_that_are_longer_than_rows_need_no_mask(window, with_mask, graphs, transformers_is):
+    options = {} if window is None else {"sliding_window": window}
+    model = ebb.torch.patch(make("Mistral", use_cache=False, **options))
+    require_same_step(model, compiled(model, graphs, fullgraph=True, dynamic=True))
+    assert masked(graphs) == [with_mask, with_mask]
 
 
 def test_outputs_have_no_cache(graphs):
@@ -122,7 +185,7 @@ def test_checkpointed_layers_compile(graphs):
 
 
 def test_exported_programs_have_masks_that_fit_other_lengths():
-    """Of any PyTorch, also of those that took compiling for exporting."""
+    """With any PyTorch, also those that took compiling for exporting."""
     model = ebb.torch.patch(make(use_cache=False)).eval()
     length = torch.export.Dim("length", min=2, max=60)
     exported = torch.export.export(
@@ -130,6 +193,26 @@ def test_exported_programs_have_masks_that_fit_other_lengths():
     )
     for ids in (tokens(), tokens(3, 9)):
         torch.testing.assert_close(exported.module()(input_ids=ids, use_cache=False).logits, model(input_ids=ids).logits)
+
+
+class LossOf(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids):
+        return self.model(input_ids=ids, labels=ids).loss
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_exported_losses_have_masks_that_fit_other_lengths(strict):
+    """Of a model in training, which by_lengths would be for if it were compiled."""
+    module = LossOf(ebb.torch.patch(make(use_cache=False)))
+    shapes = {"ids": {1: torch.export.Dim.AUTO}}
+    exported = torch.export.export(module, (tokens(),), dynamic_shapes=shapes, strict=strict)
+    found = [node for node in exported.graph.nodes if "scaled_dot_product" in str(node.target)]
+    assert found and all(len(node.args) > 3 or node.kwargs.get("attn_mask") is not None for node in found)
+    torch.testing.assert_close(exported.module()(tokens()), module(tokens()))
 
 
 def test_copies_know_it(graphs):

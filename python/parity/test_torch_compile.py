@@ -53,6 +53,23 @@ def test_lengths_are_symbols(counter, reduction):
     assert counter.frame_count <= 2
 
 
+@pytest.mark.parametrize("dynamic", [True, None, False])
+def test_numbers_among_options_may_change(counter, dynamic):
+    """Dynamo makes symbols of them, whose names PyTorch 2.11 writes into text."""
+
+    def loss(x, head, target, softcap, ignore_index, smoothing):
+        linear = ebb.torch.linear_cross_entropy(x, head, target, softcap=softcap, ignore_index=ignore_index)
+        return linear + ebb.torch.cross_entropy(x, target, ignore_index=ignore_index, label_smoothing=smoothing)
+
+    x, head = torch.randn(8, 7, requires_grad=True), torch.randn(7, 7, requires_grad=True)
+    target, compiled = torch.randint(0, 7, (8,)), torch.compile(loss, backend=counter, fullgraph=True, dynamic=dynamic)
+    for options in ((0.0, -100, 0.0), (2.5, -100, 0.1), (3.5, 2, 0.2), (4.5, 3, 0.3)):
+        ours, theirs = compiled(x, head, target, *options), loss(x, head, target, *options)
+        torch.testing.assert_close(ours, theirs)
+        for mine, other in zip(torch.autograd.grad(ours, (x, head)), torch.autograd.grad(theirs, (x, head))):
+            torch.testing.assert_close(mine, other)
+
+
 def test_marked_dimensions_stay_dynamic(counter):
     compiled = torch.compile(ebb.torch.cross_entropy, backend=counter, fullgraph=True)
     for rows in (4, 9, 16):

@@ -16,8 +16,12 @@ namespace {
 // that it can be an index, and refuses where it is not a single integer.
 Scalar number_in(nb::handle h) {
   if (PyIndex_Check(h.ptr())) {
-    if (const nb::object index = nb::steal(PyNumber_Index(h.ptr())); index.is_valid())
-      return Scalar(nb::cast<std::int64_t>(index));
+    if (const nb::object index = nb::steal(PyNumber_Index(h.ptr())); index.is_valid()) {
+      std::int64_t value = 0;
+      require(nb::try_cast(index, value), "tensor: {} does not fit an integer of 64 bits; write it as a float",
+              nb::str(index).c_str());
+      return Scalar(value);
+    }
     PyErr_Clear();
   }
   const double real = PyFloat_AsDouble(h.ptr());

@@ -125,6 +125,10 @@ def test_derivatives_of_sinc_are_finite_at_zero():
         (lambda: ebb.optim.ReduceLROnPlateau, "ebb.optim.ReduceOnPlateau(lr)"),
         (lambda: ebb.optim.SGD(lr=0.1).set_lr(0.2), "use optimizer.lr = schedule(step)"),
         (lambda: ebb.optim.SGD(lr=ebb.optim.cosine_schedule(0.1, 9)), "SGD: lr is a number; with a schedule, optimizer.lr"),
+        (lambda: ebb.array([1]), "use ebb.tensor(data), or ebb.asarray(array)"),
+        (lambda: ebb.grad(lambda x: float(x))(ebb.ones(1)), "must return one tensor, got float, which has no history"),
+        (lambda: ebb.hessian(lambda x: 3)(ebb.ones(1)), "must return one tensor, got int, which has no history"),
+        (lambda: ebb.value_and_grad(lambda x: (x.sum(), x))(ebb.ones(1)), "got tuple; with has_aux=True"),
         (lambda: ebb.optim.SGD(lr=0.1).step(), "SGD.step: takes the model and its gradients"),
     ],
 )
@@ -200,6 +204,37 @@ def test_numbers_are_rounded_to_digits():
     assert ebb.tensor([1e30, float("inf"), 0.25]).round(20).tolist() == ebb.tensor([1e30, float("inf"), 0.25]).tolist()
     with pytest.raises(ValueError, match="round: decimals must lie between -30 and 30, got 31"):
         x.round(31)
+
+
+def test_gradients_do_not_know_what_a_step_has_made():
+    model, x = nn.Linear(2, 1), ebb.ones((3, 2))
+    before, grads = model.weight, ebb.backward(model(x).sum())
+    ebb.optim.SGD(lr=0.1).step(model, grads)
+    assert grads[before].tolist() == [[3, 3]] and model.weight not in grads
+    with pytest.raises(ValueError, match="made after these gradients, by a step or an update; read its gradient before"):
+        grads[model.weight]
+
+
+def test_optimisers_print_their_numbers():
+    optimizer = ebb.optim.Adam(3e-4, betas=(0.8, 0.99))
+    assert repr(optimizer).startswith("Adam(lr=0.0003, betas=(0.8, 0.99), eps=1e-08")
+    optimizer.lr = 0.5
+    assert repr(optimizer).startswith("Adam(lr=0.5, betas=")
+    assert repr(ebb.optim.make_optimizer("sgd", {"momentum": 0.9})).startswith("SGD(lr=")
+    assert "momentum=0.9" in repr(ebb.optim.make_optimizer("sgd", {"momentum": 0.9}))
+
+
+def test_integers_beyond_64_bits_are_named():
+    for data in (2**63, [1, -(2**63) - 1]):
+        with pytest.raises(ValueError, match="tensor: -?92233720368547758[0-9]* does not fit an integer of 64 bits"):
+            ebb.tensor(data)
+    assert ebb.tensor(2**63 - 1).item() == 2**63 - 1
+
+
+@pytest.mark.parametrize("module, name, near", [(ebb, "sgimoid", "sigmoid"), (nn, "Liner", "Linear"), (ebb.optim, "Adamm", "Adam")])
+def test_mistyped_names_of_modules_are_proposed(module, name, near):
+    with pytest.raises(AttributeError, match=f"module '{module.__name__}' has no attribute '{name}'; did you mean {near}\\?$"):
+        getattr(module, name)
 
 
 def test_numpys_small_words():

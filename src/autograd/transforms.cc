@@ -48,6 +48,9 @@ Tensor stop_gradient(const Tensor& x) {
   return make_node(Op::stop_gradient, x.dtype(), x.shape(), {x});
 }
 
+Gradients::Gradients(std::vector<std::pair<Tensor, Tensor>> entries)
+    : entries_(std::move(entries)), made_(next_node_id()) {}
+
 Tensor Gradients::operator[](const Tensor& variable) const {
   for (const auto& [v, g] : entries_) {
     if (v.node() == variable.node()) return g;
@@ -55,6 +58,10 @@ Tensor Gradients::operator[](const Tensor& variable) const {
   require(variable.defined() && variable.node()->op == Op::variable,
           "Gradients: this tensor is not a variable; gradients are kept for what variable() made, also after an "
           "update: x = variable(x - step)");
+  // Zeros would be read as a vanished gradient. Another thread's ids may be smaller: what it makes has zeros.
+  require(variable.node()->id < made_,
+          "Gradients: this variable was made after these gradients, by a step or an update; read its gradient before, or "
+          "keep the variable that the loss was computed from");
   return beside(zeros_like(variable), variable);
 }
 

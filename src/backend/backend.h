@@ -129,6 +129,9 @@ class Backend {
   // such images, and sweeps over these keep the order.
   virtual bool wants_channels_last(DType) const { return false; }
 
+  // Does window_spread take places of largest elements (calls/convolution.h)?
+  virtual bool spreads_to_places() const { return false; }
+
   // Are distances of rows faster by the call than by products and sweeps? (The call must exist in any case: operands
   // that are not on any device yet may end up here.)
   virtual bool calls_distances() const { return true; }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -43,15 +44,30 @@ struct ConvCall {
 };
 
 // max_pool_index (x [N, C, H, W]) -> i64 [N, C, P, Q]: position of each window's first largest element in its plane.
-// window_sum (x) -> [N, C, P, Q] in the compute dtype, and its transpose window_spread, of any floating dtype.
-// On devices that store images channels-last, schedules also use max_pool_index (x) -> [N, P, Q, C], and window_spread
-// (y [N, P, Q, C], places) -> [N, H, W, C], which adds y only at the places max_pool_index found.
+// window_sum (x) -> [N, C, P, Q] in the compute dtype, and its transpose window_spread, of any floating dtype; with
+// each_tap they are unfold and fold.
+// On GPUs, schedules also use window_spread (y [N, C, P, Q], places) -> [N, C, H, W], which adds y only at the places
+// max_pool_index found; where images are stored channels-last, max_pool_index (x) -> [N, P, Q, C], and window_spread
+// (y [N, P, Q, C], places) -> [N, H, W, C].
 struct PoolCall {
-  ConvCall conv;  // groups are ignored; summed windows have no dilation
+  ConvCall conv;  // groups are ignored; summed windows have no dilation, unless each_tap
   ConvCall::Pair window{1, 1};
+  bool each_tap = false;  // nothing is added: [N, C·taps, P, Q] are the windows' elements, in the dtype of x
   bool adaptive = false;  // window i of an axis is [⌊i·size/outputs⌋, ⌈(i + 1)·size/outputs⌉) instead
 
   bool operator==(const PoolCall&) const = default;
+  // Windows that an element of such planes may be in, at most.
+  std::int64_t most_windows(const std::array<std::int64_t, 2>& sizes,
+                            const std::array<std::int64_t, 2>& outputs) const {
+    std::int64_t most = 1;
+    for (std::size_t d = 0; d < 2; ++d) {
+      const std::int64_t reach = conv.dilation[d] * (window[d] - 1) + 1, step = conv.stride[d];
+      const std::int64_t each =
+          adaptive ? outputs[d] / std::max<std::int64_t>(1, sizes[d]) + 2 : (reach - 1) / step + 1;
+      most *= std::min(each, std::max<std::int64_t>(1, outputs[d]));
+    }
+    return most;
+  }
   OptionsPtr channels_last() const {
     PoolCall other = *this;
     other.conv.last = true;
@@ -61,6 +77,7 @@ struct PoolCall {
   void each_field(Visit&& visit) const {
     conv.each_field(visit);
     visit("window", window);
+    visit("each_tap", each_tap);
     visit("adaptive", adaptive);
   }
 };

@@ -22,7 +22,6 @@
 #include "cuda/library/kernels.h"
 #include "cuda/library/library.h"
 #include "cuda/library/scatter_plan.h"
-#include "cuda/library/weight_gradient.h"
 #include "cuda/print/joined_text.h"
 #include "cuda/print/sweep_text.h"
 #include "cuda/runtime/compile_ahead.h"
@@ -84,10 +83,8 @@ class CudaBackend final : public Backend, private Recordings {
   std::string describe(const LibraryCall& call) const override {
     const bool scatters = call.op == Op::scatter || call.op == Op::scatter_zero_add || call.op == Op::index_zero_add;
     if (call.op == Op::matmul && call.attrs.options) return describe_fp8(call);
-    if (call.op == Op::conv_weight_gradient) {
-      const auto plan = plan_weight_gradient(call, gpu_.model());
-      return plan ? cuda::describe(*plan) : "";
-    }
+    if (call.op == Op::convolution || call.op == Op::conv_transpose || call.op == Op::conv_weight_gradient)
+      return describe_convolution(call, gpu_.model());
     return scatters ? cuda::describe(plan_scatter(call, gpu_.model())) : "";
   }
 
@@ -211,6 +208,7 @@ class CudaBackend final : public Backend, private Recordings {
     const bool aligns = is_half(dtype) && std::min(depth, width) >= gpu_.model().worth_aligning;
     return aligns ? aligned_step(gpu_.model(), columns) : columns;
   }
+  bool spreads_to_places() const override { return true; }
   bool wants_channels_last(DType dtype) const override { return is_half(dtype) && cudnn_table(); }
   int bytes_of_a_function() const override { return gpu_.model().function_bytes; }
   void run(const LibraryCall& call, Run& run) override {

@@ -102,6 +102,7 @@ void Companions::make(std::span<const Tensor> tensors) {
     n->more().companions = list;
     n->extra->companion_place = list->nodes_.size();
     n->watched = true;
+    list->has_loss_ |= n == tensors[0].node();
     list->nodes_.push_back(n);
   }
 }
@@ -114,6 +115,11 @@ std::vector<Tensor> Companions::alive() {
     if (n && retain_if_alive(n)) owned.push_back(Tensor::adopt(n));
   }
   return owned;
+}
+
+Tensor Companions::loss() {
+  std::lock_guard guard(mutex_);
+  return has_loss_ && nodes_[0] && retain_if_alive(nodes_[0]) ? Tensor::adopt(nodes_[0]) : Tensor();
 }
 
 void Companions::leave(const Node& node) {

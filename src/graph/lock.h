@@ -60,13 +60,16 @@ Tensor input_of(const Tensor& t, std::size_t k);
 class Companions {
  public:
   // Adds nodes that have no such list yet.
+  // The first is the loss whose gradients the others are.
   static void make(std::span<const Tensor> tensors);
   std::vector<Tensor> alive();
+  Tensor loss();  // undefined if nobody holds it
   void leave(const Node& node);
 
  private:
   std::mutex mutex_;
   std::vector<Node*> nodes_;  // null where a node has been destroyed
+  bool has_loss_ = false;     // and it was neither evaluated nor in a list before
 };
 
 }  // namespace ebb

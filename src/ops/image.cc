@@ -8,6 +8,7 @@
 #include "ebb/ops.h"
 #include "ops/build.h"
 #include "ops/index_nodes.h"
+#include "ops/pool_parts.h"
 #include "ops/shape_nodes.h"
 
 namespace ebb {
@@ -48,6 +49,19 @@ Tensor positions(const Windows& w, SizePair window, const UnfoldOptions& o) {
   return along[0] * w.padded[1] + along[1];
 }
 
+PoolCall call_of_taps(SizePair window, const UnfoldOptions& o) {
+  PoolCall call;
+  call.each_tap = true;
+  for (const int d : {0, 1}) {
+    const auto k = static_cast<std::size_t>(d);
+    call.window[k] = window[d];
+    call.conv.stride[k] = o.stride[d];
+    call.conv.padding[k] = o.padding[d];
+    call.conv.dilation[k] = o.dilation[d];
+  }
+  return call;
+}
+
 }  // namespace
 
 Tensor unfold(const Tensor& x, SizePair window, const UnfoldOptions& o) {
@@ -55,10 +69,14 @@ Tensor unfold(const Tensor& x, SizePair window, const UnfoldOptions& o) {
   require(x.rank() == 4, "unfold: needs [N, C, H, W] or [C, H, W], got shape {}", x.shape());
   const Windows w = windows_of("unfold", {x.shape()[2], x.shape()[3]}, window, o);
   const std::int64_t n = x.shape()[0], channels = x.shape()[1];
+  const std::int64_t rows = checked_product("unfold", channels, checked_product("unfold", window[0], window[1]));
+  checked_product("unfold", n, checked_product("unfold", rows, w.count[0] * w.count[1]));
+  if (is_floating(x.dtype()))
+    return reshape(window_sum_node(x, call_of_taps(window, o), {n, rows, w.count[0], w.count[1]}),
+                   {n, rows, w.count[0] * w.count[1]});
   const Tensor padded = pad(x, {o.padding[1], o.padding[1], o.padding[0], o.padding[0]});
   const Tensor plane = reshape(padded, {n, channels, w.padded[0] * w.padded[1]});
   const Tensor at = positions(w, window, o);
-  const std::int64_t rows = checked_product("unfold", channels, checked_product("unfold", window[0], window[1]));
   return reshape(index_select(plane, 2, reshape(at, {at.numel()})), {n, rows, w.count[0] * w.count[1]});
 }
 
@@ -75,6 +93,10 @@ Tensor fold(const Tensor& x, SizePair output, SizePair window, const UnfoldOptio
     return pad(reshape(permute(parts, {0, 1, 4, 2, 5, 3}), {n, channels, w.padded[0], w.padded[1]}),
                {-o.padding[1], -o.padding[1], -o.padding[0], -o.padding[0]});
   }
+  checked_product("fold", n, checked_product("fold", channels, checked_product("fold", output[0], output[1])));
+  if (is_floating(x.dtype()))
+    return window_spread_node(reshape(x, {n, channels * taps, w.count[0], w.count[1]}), call_of_taps(window, o),
+                              {n, channels, output[0], output[1]}, x.dtype());
   const Tensor at = positions(w, window, o);
   const Tensor plane = index_add(zeros({n, channels, w.padded[0] * w.padded[1]}, x.dtype()), 2,
                                  reshape(at, {at.numel()}), reshape(x, {n, channels, at.numel()}));

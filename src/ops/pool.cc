@@ -136,7 +136,8 @@ Tensor avg_pool(int axes, const Tensor& x, const SizePair& window, const AvgPool
 }  // namespace
 
 Tensor window_sum_node(const Tensor& x, const PoolCall& call, const Shape& output) {
-  return make_node(Op::window_sum, compute_dtype(x.dtype()), output, {x}, with_options(call));
+  const DType dtype = call.each_tap ? x.dtype() : compute_dtype(x.dtype());
+  return make_node(Op::window_sum, dtype, output, {x}, with_options(call));
 }
 Tensor window_spread_node(const Tensor& y, const PoolCall& call, const Shape& image, DType dtype) {
   return make_node(Op::window_spread, dtype, image, {y}, with_options(call));

@@ -105,7 +105,7 @@ void convert_all(const void* data, std::int64_t n, std::vector<To>& out) {
 }  // namespace
 template <class T>
 std::vector<T> Tensor::to_vector() const {
-  require(std::is_floating_point_v<T> || !is_floating(dtype()), Error::Kind::type,
+  require(std::is_floating_point_v<T> || std::is_same_v<T, bool> || !is_floating(dtype()), Error::Kind::type,
           "to_vector: a tensor of {} cannot be read as integers; cast it first", name(dtype()));
   const HostElements elements = host_elements(*this);
   std::vector<T> out(static_cast<std::size_t>(numel()));
@@ -141,12 +141,7 @@ std::vector<T> Tensor::to_vector() const {
 template <class T>
 T Tensor::item() const {
   require(numel() == 1, "item: the tensor has shape {}; only one element can be read as a number", shape());
-  if constexpr (std::is_same_v<T, bool>) {
-    if (is_floating(dtype())) return to_vector<double>()[0] != 0;
-    return to_vector<std::int64_t>()[0] != 0;
-  } else {
-    return to_vector<T>()[0];
-  }
+  return to_vector<T>()[0];
 }
 
 template <class T>
@@ -167,6 +162,7 @@ template std::vector<float> Tensor::to_vector<float>() const;
 template std::vector<std::int64_t> Tensor::to_vector<std::int64_t>() const;
 template std::vector<std::int32_t> Tensor::to_vector<std::int32_t>() const;
 template std::vector<std::uint8_t> Tensor::to_vector<std::uint8_t>() const;
+template std::vector<bool> Tensor::to_vector<bool>() const;
 template const double* Tensor::data<double>() const;
 template const float* Tensor::data<float>() const;
 template const Half* Tensor::data<Half>() const;

@@ -11,6 +11,10 @@ struct ScheduleModel {
   // ---- Simplification. Elements from which on signs and factors move into a scalar: a number that moves may need
   // memory of its own between sweeps (chosen).
   std::int64_t signs_move_elements = 1 << 13;
+  // A view of a matrix with zeros that shows one of so many of its elements is made without the matrix (chosen).
+  std::int64_t few_of_zeros = 16;
+  // Windows of a pool that an element may be in for its gradient to look at all of them: else sums by place (chosen).
+  std::int64_t most_windows_of_element = 64;
 
   // ---- Fusion.
   // Elements of a space whose total is worth waiting for inside its sweep: the whole space becomes one row (chosen).
@@ -50,6 +54,9 @@ struct ScheduleModel {
   std::int64_t worth_storing_again = 16 << 20;
   double writes_of_a_product = 5;
   int levels_held = 3, levels_waited = 4, few_added = 8;
+
+  // ---- Elements of a loss up to which it is computed with what is made from its gradients (chosen: those of a batch).
+  std::int64_t most_elements_of_loss = 1 << 16;
 
   // ---- Sweeps that run together: bytes of their results that are held back, and elements of a sweep beyond which it
   // takes much longer than its launch (chosen).

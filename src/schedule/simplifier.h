@@ -50,6 +50,9 @@ class Simplifier {
   // The value that all parts of a cat were cut from, if they are that value, whole and in order; -1 otherwise. So
   // gradients of queries, keys and values that a call stored side by side become that of the projection.
   std::int32_t joined_again(const Value& cat);
+  // A view of what pad_zero made, as one of its operand: if the view shows no zero, or few elements of a run of zeros;
+  // -1: it shows others. So gradients of a diagonal or a slice are not written into a matrix to be read out of it.
+  std::int32_t without_zeros(std::int32_t view);
   // Sets where the view's elements are in memory, and whether a sweep can follow it.
   std::int32_t finish_view(Value v);
 
@@ -89,6 +92,9 @@ class Simplifier {
   // Positions and values of the windows' maxima and gradients to them, for channels-last images in their own order; -1:
   // not one of these, or not channels-last.
   std::int32_t pooled_as_it_lies(const Value& v);
+  // The sum at places of max_pool_index in planes as a window_spread, in which each element looks at the windows that
+  // contain it; -1: v is another, or an element is in too many.
+  std::int32_t spread_in_planes(const Value& v);
   // The call of max_pool_index with channels last that this index of planes is, as a whole; -1: it is not.
   std::int32_t places_with_channels_last(std::int32_t index) const;
   // The same operation in the order in which most of its inputs are stored; -1: that is the usual one.

@@ -92,6 +92,7 @@ std::int32_t Simplifier::add(Value v) {
       if (const std::int32_t wide = widened_when_joined(v); wide >= 0) return wide;
     }
     if (const std::int32_t last = pooled_as_it_lies(v); last >= 0) return last;
+    if (const std::int32_t spread = spread_in_planes(v); spread >= 0) return spread;
     if (const std::int32_t last = with_channels_last(v); last >= 0) return last;
   }
   return intern(std::move(v));

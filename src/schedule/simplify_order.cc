@@ -4,6 +4,8 @@
 // one convolution to the next, through norms, activations and residual sums, transparently to the user.
 #include <utility>
 
+#include "calls/convolution.h"
+#include "schedule/schedule_model.h"
 #include "schedule/simplifier.h"
 
 namespace ebb {
@@ -119,6 +121,30 @@ std::int32_t Simplifier::pooled_as_it_lies(const Value& v) {
   call.shape = channels_last(image);
   call.inputs = {permuted(g, windows, to_last(4)), places};
   return reshaped(permuted(intern(std::move(call)), image, to_second(4)), v.shape);
+}
+
+std::int32_t Simplifier::spread_in_planes(const Value& v) {
+  if (!backend_ || !backend_->spreads_to_places() || v.op != Op::scatter_zero_add || v.attrs.i[0] != 2) return -1;
+  const Value& index = at(v.inputs[1]);
+  if (!index.is_view() || index.shape.rank() != 3 || order_of(v.inputs[1]) != Order::usual || index.offset != 0)
+    return -1;
+  const Value& places = at(index.base);
+  if (places.op != Op::max_pool_index || places.is_leaf || places.shape.numel() != index.shape.numel()) return -1;
+  const PoolCall& pool = options_as<PoolCall>(places.attrs);
+  const Shape image = at(places.inputs[0]).shape, windows = places.shape;
+  const bool whole = index.shape[0] == windows[0] && index.shape[1] == windows[1] && v.shape[2] == image[2] * image[3];
+  if (pool.conv.last || !whole || v.shape.numel() == 0 ||
+      pool.most_windows({image[2], image[3]}, {windows[2], windows[3]}) > kScheduleModel.most_windows_of_element)
+    return -1;
+  Value call = v;
+  call.node = -1;
+  call.op = Op::window_spread;
+  call.attrs = Attrs();
+  call.attrs.options = places.attrs.options;
+  call.shape = image;
+  const std::int32_t base = index.base;
+  call.inputs = {reshaped(v.inputs[0], windows), base};
+  return reshaped(intern(std::move(call)), v.shape);
 }
 
 std::int32_t Simplifier::with_channels_last(Value call) {

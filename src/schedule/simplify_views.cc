@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Views: where their elements are in memory, and whether a sweep can follow them.
+#include <algorithm>
 #include <utility>
 
+#include "schedule/schedule_model.h"
 #include "schedule/simplifier.h"
 
 namespace ebb {
@@ -135,7 +137,66 @@ std::int32_t Simplifier::add_view(Value v) {
   if (v.op == Op::narrow && !slices_.empty()) {
     if (const std::int32_t product = slice_of_product(v); product >= 0) return product;
   }
-  return finish_view(std::move(v));
+  const std::int32_t view = finish_view(std::move(v)), operand = without_zeros(view);
+  return operand >= 0 ? operand : view;
+}
+
+// The result of pad_zero is [lines, length] in memory, its operand [lines, width] at a column of it. The view's last
+// axes that move along lines, merged, are `count` elements `step` apart; those before show all lines in order.
+std::int32_t Simplifier::without_zeros(std::int32_t view) {
+  const Value v = at(view);
+  if (!v.is_view() || v.shape.numel() == 0) return -1;
+  for (std::int32_t x = view; at(x).is_view(); x = at(x).inputs[0]) {
+    const Op op = at(x).op;
+    if (op != Op::reshape && op != Op::permute && op != Op::narrow) return -1;
+  }
+  const Value pad = at(v.base);
+  if (pad.op != Op::pad_zero || pad.is_leaf || pad.shape.numel() == 0) return -1;
+  const auto axis = static_cast<int>(pad.attrs.i[0]);
+  const Shape given = at(pad.inputs[0]).shape;
+  std::int64_t inner = 1, lines = 1;
+  for (int d = axis + 1; d < pad.shape.rank(); ++d) inner *= pad.shape[d];
+  for (int d = 0; d < axis; ++d) lines *= pad.shape[d];
+  const std::int64_t length = pad.shape[axis] * inner, width = given[axis] * inner, before = pad.attrs.i[1] * inner;
+  std::int64_t count = 1, step = 1;
+  int d = v.shape.rank() - 1;
+  for (; d >= 0; --d) {
+    if (v.shape[d] == 1) continue;
+    if (count == 1 && (lines == 1 || v.strides[d] != length)) {
+      step = v.strides[d];
+    } else if (v.strides[d] != step * count || (lines > 1 && v.strides[d] == length)) {
+      break;
+    }
+    count *= v.shape[d];
+  }
+  std::int64_t shown = 1;
+  for (; d >= 0; --d) {
+    if (v.shape[d] != 1 && v.strides[d] != length * shown) return -1;
+    shown *= v.shape[d];
+  }
+  if (shown != lines || step <= 0 || v.offset + (count - 1) * step >= length) return -1;
+  // Elements of a line: those before the operand's columns, inside and after.
+  const auto from = [&](std::int64_t column) {
+    return std::clamp<std::int64_t>((column - v.offset + step - 1) / step, 0, count);
+  };
+  const std::int64_t first = v.offset >= before ? 0 : from(before), inside = from(before + width) - first;
+  const bool whole = inside == count;
+  if (inside <= 0 || (!whole && v.shape.numel() * kScheduleModel.few_of_zeros > pad.shape.numel())) return -1;
+  Value part;
+  part.op = Op::narrow;
+  part.dtype = v.dtype;
+  part.shape = Shape{lines, inside};
+  part.attrs.i = {1, v.offset + first * step - before, step, 0};
+  part.inputs = {reshaped(pad.inputs[0], Shape{lines, width})};
+  const std::int32_t narrow = add_view(std::move(part));
+  if (whole) return reshaped(narrow, v.shape);
+  Value zeros;
+  zeros.op = Op::pad_zero;
+  zeros.dtype = v.dtype;
+  zeros.shape = Shape{lines, count};
+  zeros.attrs.i = {1, first, count - first - inside, 0};
+  zeros.inputs = {in_memory(narrow)};
+  return reshaped(intern(std::move(zeros)), v.shape);
 }
 
 std::int32_t Simplifier::joined_again(const Value& cat) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "schedule/trace.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -59,13 +60,34 @@ class Tracer {
     }
   }
 
-  Traced run(std::span<const Tensor> roots) {
+  Traced add_roots(std::span<const Tensor> roots) {
     if (t_.nodes.capacity() == 0) make_room();
     for (const Tensor& root : roots) {
       const Traced visited = visit(root.node());
       if (visited != Traced::done) return visited;
       t_.roots.push_back(place(root.node()));
     }
+    return Traced::done;
+  }
+
+  Traced add_losses(std::vector<Tensor>& roots) {
+    for (std::size_t k = 0; k < t_.companions.size(); ++k) {
+      Tensor loss = t_.companions[k]->loss();
+      if (!loss.defined()) continue;
+      const Node& n = *loss.node();
+      if (n.evaluated.load(std::memory_order_acquire) || n.shape.numel() > kScheduleModel.most_elements_of_loss ||
+          (!n.homeless && n.device != t_.device))
+        continue;
+      if (!lock_.holds(n)) return Traced::part_missing;
+      if (std::any_of(roots.begin(), roots.end(), [&](const Tensor& t) { return t.node() == &n; })) continue;
+      roots.push_back(std::move(loss));
+      const Traced added = add_roots({&roots.back(), 1});
+      if (added != Traced::done) return added;
+    }
+    return Traced::done;
+  }
+
+  Traced finish() {
     t_.starts.push_back(t_.key.size());
     for (std::int32_t r : t_.roots) put(static_cast<std::uint64_t>(r));
     put(static_cast<std::uint64_t>(t_.device.kind) << 8 | t_.device.index);
@@ -166,6 +188,8 @@ class Tracer {
 
   void append(Node* node, std::size_t count) {
     add(node);
+    if (node->watched && (t_.companions.empty() || t_.companions.back() != node->extra->companions.get()))
+      t_.companions.push_back(node->extra->companions.get());
     const bool unique = node->extra && node->extra->data;
     put(Header::of(*node, count, false, unique));
     for (std::int64_t size : node->shape) put(static_cast<std::uint64_t>(size));
@@ -277,6 +301,7 @@ void Trace::clear() {
   starts.clear();
   stack.clear();
   moves.clear();
+  companions.clear();
   forgotten.clear();
   device = {};
   formulas = 0;
@@ -288,7 +313,16 @@ bool equal_numbers(const Payload& a, const Payload& b) {
 }
 
 Traced trace(Trace& out, std::span<const Tensor> roots, GraphLock& lock, Placeholders placeholders) {
-  return Tracer(out, lock, placeholders).run(roots);
+  Tracer tracer(out, lock, placeholders);
+  const Traced added = tracer.add_roots(roots);
+  return added == Traced::done ? tracer.finish() : added;
+}
+
+Traced trace(Trace& out, std::vector<Tensor>& roots, GraphLock& lock) {
+  Tracer tracer(out, lock, Placeholders::refused);
+  Traced added = tracer.add_roots(roots);
+  if (added == Traced::done) added = tracer.add_losses(roots);
+  return added == Traced::done ? tracer.finish() : added;
 }
 
 const void* this_evaluator() {

@@ -19,6 +19,7 @@ struct Trace {
   Device device;                    // of the plan
   std::vector<Tensor> moves;
   std::size_t formulas = 0;          // formula nodes whose own nodes are not made (graph/formula.h)
+  std::vector<Companions*> companions;  // of nodes that are not roots, alive as these are
   std::vector<Forgotten> forgotten;  // by outputs that already existed; released after unlocking
 
   // Decodes what the key says about each node, for make_plan.
@@ -55,8 +56,11 @@ enum class Placeholders { refused, allowed };
 // A walk under the lock may find that it needs more of it, that another evaluation is computing one of the nodes, or
 // that values must first be moved here from another device (Trace::moves): a plan is for one device.
 enum class Traced { done, part_missing, being_computed, moves_first };
-Traced trace(Trace& out, std::span<const Tensor> roots, GraphLock& lock,
-             Placeholders placeholders = Placeholders::refused);
+Traced trace(Trace& out, std::span<const Tensor> roots, GraphLock& lock, Placeholders placeholders);
+
+// For an evaluation. Adds to the roots the losses whose gradients are on the way, if somebody holds them: what is made from
+// gradients (clipped ones, an optimiser's step) would otherwise leave its loss to be computed again when it is read.
+Traced trace(Trace& out, std::vector<Tensor>& roots, GraphLock& lock);
 
 // Names the calling thread in Node::computed_by.
 const void* this_evaluator();

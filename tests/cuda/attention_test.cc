@@ -294,7 +294,7 @@ TEST_P(FusedAttention, AnyStrides) {
   };
   const Tensor x = cast(randn({2, 9, 9}), GetParam()).eval(), g = cast(randn({2, 9, 8}), GetParam()).eval();
   const std::vector<Tensor> there = at(x);
-  const auto wide = [](const Tensor& y) { return cast(y.to({}), DType::f64).eval(); };
+  const auto wide = [](const Tensor& y) { return cast(y.to(Device{}), DType::f64).eval(); };
   const Tensor &q = there[0], &k = there[1];
   expect_close(all_of(wide(q), wide(k), wide(q), wide(g), {}), all_of(q, k, q, g.to(kGpu), {}), GetParam());
 }

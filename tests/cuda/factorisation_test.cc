@@ -183,7 +183,7 @@ TEST_P(FactorisationsOnGpu, DecompositionsByCusolver) {
   const UsesCusolver uses;
   const long before = emulated_solver_calls();
   const auto near = [&](const Tensor& found, const Tensor& wanted, const std::string& what) {
-    expect_same(cast(wanted, dtype), cast(found.to({}), dtype), what);
+    expect_same(cast(wanted, dtype), cast(found.to(Device{}), dtype), what);
   };
   const auto T = [](const Tensor& x) { return transpose(x, -2, -1); };
   for (const Shape& shape :

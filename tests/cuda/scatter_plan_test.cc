@@ -128,6 +128,12 @@ TEST(ScatterPlans, ElementsThatAreNotAddedHaveAThreadEach) {
             "thread per element, the last for each place");
   EXPECT_EQ(scatter_plan_of(Op::scatter, DType::f32, {4668, 6554}, {4668, 2859}, 1),
             "block of 256 threads per line, the last for each place in 26216 bytes of shared memory");
+  EXPECT_EQ(scatter_plan_of(Op::scatter, DType::f32, {253134, 140}, {253134, 35}, 1),
+            "block of 256 threads per 4 lines, the last for each place in 2240 bytes of shared memory");
+  EXPECT_EQ(scatter_plan_of(Op::scatter, DType::f32, {3, 40}, {3, 20}, 1),
+            "block of 64 threads per 2 lines, the last for each place in 320 bytes of shared memory");
+  EXPECT_EQ(scatter_plan_of(Op::scatter, DType::bf16, {128, 65536}, {128, 16384}, 1),
+            "thread per element, the last for each place with its value");
   EXPECT_EQ(scatter_plan_of(Op::scatter, DType::f32, {1 << 20, 7}, {1 << 20, 7}, 1),
             "thread per line, its places in 7168 bytes of shared memory for 256");
   EXPECT_EQ(scatter_plan_of(Op::scatter, DType::f32, {1 << 20, 9}, {1 << 20, 9}, 1), "thread per line");

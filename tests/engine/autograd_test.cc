@@ -89,6 +89,16 @@ TEST(Gradients, RefuseWhatIsNoVariable) {
   EXPECT_THROW_MESSAGE(g[numbers({2})], "not a variable");
 }
 
+TEST(Gradients, RefuseVariablesThatAStepMade) {
+  Tensor w = variable(numbers({2}));
+  const Tensor before = w;
+  const Gradients g = backward(sum(square(w)));
+  w = variable(w - 0.1 * g[w]);
+  EXPECT_THROW_MESSAGE(g[w], "made after these gradients");
+  EXPECT_FALSE(g.contains(w));
+  expect_near(g[before], 2 * stop_gradient(before));
+}
+
 TEST(Backward, NeedsAVariable) { EXPECT_THROW_MESSAGE(backward(sum(numbers({3}))), "depends on no variable"); }
 
 TEST(Backward, NeedsOneElementOrACotangent) {
@@ -124,6 +134,25 @@ TEST(Backward, LossAndGradientComeOutTogether) {
   const Tensor h = backward(other)[v];
   h.eval();
   EXPECT_TRUE(other.evaluated());
+}
+
+// Clipped gradients, sums of gradients and what an optimiser makes of them: the loss would be computed again otherwise.
+TEST(Backward, TheLossComesOutWithWhatIsMadeFromItsGradients) {
+  const Tensor w = variable(numbers({70'001})), b = variable(numbers({3}));
+  const Tensor loss = mean(square(w)) + sum(exp(b)), other = mean(exp(w)), large = square(w);
+  Tensor clipped;
+  {
+    const Gradients g = backward(loss), h = backward(other), l = backward(large, {.grad = ones_like(w)});
+    clipped = (g[w] + h[w] + l[w]) * 0.5;
+    clipped.eval();
+    EXPECT_FALSE(g[b].evaluated());  // nobody has asked for it
+  }
+  EXPECT_TRUE(loss.evaluated());
+  EXPECT_TRUE(other.evaluated());
+  EXPECT_FALSE(large.evaluated());  // as large as a gradient: somebody may hold it for later only
+  const Tensor x = stop_gradient(w);
+  EXPECT_EQ(loss.item(), (mean(square(x)) + sum(exp(stop_gradient(b)))).item());
+  expect_near(clipped, (2 * x / 70'001 + exp(x) / 70'001 + 2 * x) * 0.5);
 }
 
 TEST(Backward, AGradientNobodyKeptIsNotComputed) {

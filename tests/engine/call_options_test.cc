@@ -45,8 +45,10 @@ void expect_fields_count(const std::vector<Options>& changed) {
 
 TEST(CallOptions, EveryFieldCounts) {
   expect_fields_count<ConvCall>({{.stride = {2, 1}}, {.padding = {0, 1}}, {.dilation = {3, 1}}, {.groups = 2}});
-  expect_fields_count<PoolCall>(
-      {{.conv = {.stride = {1, 2}}, .window = {1, 1}}, {.conv = {}, .window = {1, 2}}, {.conv = {}, .adaptive = true}});
+  expect_fields_count<PoolCall>({{.conv = {.stride = {1, 2}}, .window = {1, 1}},
+                                 {.conv = {}, .window = {1, 2}},
+                                 {.conv = {}, .each_tap = true},
+                                 {.conv = {}, .adaptive = true}});
   expect_fields_count<ArgsortCall>({{.descending = true}, {.first = 3}, {.count = 5}});
   expect_fields_count<SearchsortedCall>({{.right = true}});
   expect_fields_count<TriangularSolveCall>({{.upper = true}, {.transposed = true}, {.unit_diagonal = true}});

@@ -16,6 +16,32 @@ bool same(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && a.dtype() == b.dtype() && a.to_vector() == b.to_vector();
 }
 
+// {} would be the enumerator 0, f64, where a default-constructed Device, the CPU, may be meant.
+template <class T>
+concept TakesEmptyBraces = requires(const T& x) {
+  x.to({});
+};
+static_assert(!TakesEmptyBraces<Tensor>);
+
+TEST(Operators, OfMasksAreTheirLogic) {
+  const Tensor x = tensor({1.0, 2.0, 3.0, 4.0}), low = x < 3.0, odd = (x == 1.0) | (x == 3.0);
+  EXPECT_EQ((low & odd).to_vector<bool>(), (std::vector<bool>{true, false, false, false}));
+  EXPECT_EQ((low | odd).to_vector<bool>(), (std::vector<bool>{true, true, true, false}));
+  EXPECT_EQ((low ^ odd).to_vector<bool>(), (std::vector<bool>{false, true, true, false}));
+  EXPECT_EQ((~low).to_vector<bool>(), (std::vector<bool>{false, false, true, true}));
+  EXPECT_EQ((tensor({6, 5}) & tensor({3, 1})).to_vector<std::int64_t>(), (std::vector<std::int64_t>{2, 1}));
+}
+
+TEST(ToVector, OfBoolSaysWhatIsNotZero) {
+  for (const DType dtype :
+       {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64, DType::i32, DType::u8, DType::bool_}) {
+    EXPECT_EQ(tensor({0.0, 1.0, 3.0}).to(dtype).to_vector<bool>(), (std::vector<bool>{false, true, true})) << dtype;
+  }
+  EXPECT_EQ(tensor({0.25, -0.0}).to_vector<bool>(), (std::vector<bool>{true, false}));
+  EXPECT_TRUE(tensor(0.25).item<bool>() && !tensor(-0.0).item<bool>());
+  EXPECT_TRUE(zeros({0}).to_vector<bool>().empty());
+}
+
 TEST(Methods, AreTheFunctionsOfTheirName) {
   manual_seed(3);
   const Tensor x = rand({2, 3, 4}) + 0.5, m = randn({3, 5}), mask = x > 1.0;

@@ -24,7 +24,7 @@ auto after(const std::vector<Tensor>& roots, Pass pass) {
     std::vector<Tensor> traced;
     {
       GraphLock lock(nodes);
-      trace(t, roots, lock);
+      trace(t, roots, lock, Placeholders::refused);
       t.read_key();
       for (Node* n : t.nodes) traced.emplace_back(n);
     }

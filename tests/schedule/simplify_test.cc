@@ -69,6 +69,37 @@ TEST(Simplify, PaddedPartsSideBySideAreJoined) {
   EXPECT_EQ((at(a, 1, 3) + at(b, 3, 1)).to_vector<double>(), part);
 }
 
+// What is read out of a matrix with zeros is taken from what was put there, unless most of it is read.
+TEST(Simplify, ViewsThatShowNoZerosNeedNoMatrix) {
+  const Tensor x = leaf({40}), rows = leaf({6, 5});
+  const auto pads = [](const Tensor& t) { return count(simplified({exp(t)}), Op::pad_zero); };
+  EXPECT_EQ(pads(diagonal(diag(x))), 0u);
+  EXPECT_EQ(pads(narrow(pad(x, {3, 4}), 0, 3, 40)), 0u);
+  EXPECT_EQ(pads(narrow(pad(x, {3, 4}), 0, 3, 41)), 1u);
+  EXPECT_EQ(pads(narrow(pad(x, {3, 4}), 0, 2, 40)), 1u);
+  EXPECT_EQ(pads(narrow(reshape(pad(rows, {0, 25}), {6, 6, 5}), 1, 0, 1)), 0u);
+  EXPECT_EQ(pads(narrow(reshape(pad(rows, {0, 25}), {6, 6, 5}), 1, 1, 1)), 1u);
+  // One element of a row of ones at the top, and zeros below.
+  const Tensor top = pad(leaf({1, 40}), {0, 0, 0, 39});
+  const ValueGraph g = simplified({exp(diagonal(top))});
+  for (const Value* v : live(g)) EXPECT_LE(v->is_leaf ? 0 : v->shape.numel(), 40) << info(v->op).name;
+
+  const Tensor few = tensor_from(std::vector<double>{1, 2, 3}, {3}, DType::f32).eval();
+  const auto numbers = [](const Tensor& t) { return (t * 1).eval().to_vector<double>(); };
+  EXPECT_EQ(numbers(diagonal(diag(few))), (std::vector<double>{1, 2, 3}));
+  EXPECT_EQ(numbers(narrow(pad(few, {2, 1}), 0, 2, 3)), (std::vector<double>{1, 2, 3}));
+  EXPECT_EQ(numbers(narrow(pad(few, {2, 1}), 0, 3, 2)), (std::vector<double>{2, 3}));
+  EXPECT_EQ(numbers(narrow(pad(pad(few, {20, 20}), {50, 60}), 0, 68, 6)), (std::vector<double>{0, 0, 1, 2, 3, 0}));
+  const Tensor two = tensor_from(std::vector<double>{1, 2, 3, 4}, {2, 2}, DType::f32).eval();
+  EXPECT_EQ(numbers(narrow(reshape(pad(two, {1, 61}), {2, 16, 4}), 1, 0, 1)),
+            (std::vector<double>{0, 1, 2, 0, 0, 3, 4, 0}));
+  EXPECT_EQ(numbers(narrow(reshape(permute(pad(two, {1, 61}), {1, 0}), {128}), 0, 1, 4)),
+            (std::vector<double>{0, 1, 3, 2}));
+  const Tensor v = variable(few);
+  EXPECT_EQ(backward(sum(select(diag(v), 0, 0) * 2))[v].to_vector<double>(), (std::vector<double>{2, 0, 0}));
+  EXPECT_EQ(backward(sum(select(diag(v), 0, 2) * 2))[v].to_vector<double>(), (std::vector<double>{0, 0, 2}));
+}
+
 TEST(Simplify, PartsThatAreJoinedAgainAreNotCopied) {
   const Tensor x = exp(leaf({3, 4})), y = leaf({3, 4});
   const auto part = [](const Tensor& t, int axis, int first, int count) { return narrow(t, axis, first, count); };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -50,6 +51,29 @@ TEST_F(OddTables, AColumnIsCentredBeforeItIsRounded) {
   train({"--data", file("c.csv", rows(0, 1)), "--steps", "400"});
   EXPECT_NEAR(large, evaluate({"--data", scratch / "c.csv"})["accuracy"].get<double>(), 0.01);
   EXPECT_GT(large, 0.97);
+}
+
+// A table whose name does not say so was read as text, and a gpt was trained on it.
+TEST_F(OddTables, AFileWithATargetIsATableWhateverItsName) {
+  const ProgramResult r = train({"--data", file("flowers.txt", flowers(60)), "--target", "species", "--steps", "2"});
+  EXPECT_NE(r.out.find("Predicting species from 2 inputs: 2 classes"), std::string::npos) << r.out;
+  const Words start{"train", "--out", scratch / "other", "--steps", "1", "--data"};
+  expect_complaint(start + Words{"digits", "--target", "species"}, "--target species is for CSV files, not for digits");
+  expect_complaint(start + Words{"tales", "--ignore", "a,b"}, "--ignore a,b is for CSV files, not for tales");
+  expect_complaint(start + Words{"digits", "--task", "regression"},
+                   "--task regression is for CSV files, not for digits");
+  expect_complaint(start + Words{scratch / "flowers.txt", "--model", "gpt", "--missing", "-"},
+                   "--missing - is for CSV files");
+}
+
+// A pipe is empty when it is read again: training waited forever for someone to write.
+TEST_F(OddTables, PipesAreRefused) {
+  const std::string pipe = scratch / "pipe.csv";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  expect_complaint({"train", "--out", run(), "--data", pipe},
+                   pipe + ": a pipe or device is read only once; save the data");
+  expect_complaint({"train", "--out", run(), "--data", file("a.csv", flowers(60)), "--test-data", pipe},
+                   "is read only once");
 }
 
 TEST_F(OddTables, TheTargetIsCentredBeforeItIsRounded) {

@@ -11,13 +11,30 @@ fail() {
   exit 1
 }
 now() { date +%s.%N; }
-seconds() { python3 -c 'import sys; print("%.1f s" % (float(sys.argv[2]) - float(sys.argv[1])))' "$1" "$(now)"; }
-in_time() { python3 -c 'import sys; sys.exit(float(sys.argv[2]) - float(sys.argv[1]) >= float(sys.argv[3]))' "$1" "$(now)" "$LIMIT" || fail "took $(seconds "$1")"; }
+# `end` sets `took` to the wall time and the CPU time since `begin`; the latter is what a machine without other work would need
+# at most. `times` has to be called in this shell, whose children are counted, not in $(...).
+begin() {
+  start=$(now)
+  times >/tmp/times.begin
+}
+end() {
+  local stop
+  stop=$(now)
+  times >/tmp/times.end
+  took=$(python3 - "$start" "$stop" <<'PYTHON'
+import re, sys
+def cpu(path):
+    return sum(60 * int(m) + float(s) for m, s in re.findall(r"(\d+)m([\d.]+)s", open(path).read()))
+print("%.1f s (CPU %.1f s)" % (float(sys.argv[2]) - float(sys.argv[1]), cpu("/tmp/times.end") - cpu("/tmp/times.begin")))
+PYTHON
+)
+  python3 -c 'import sys; sys.exit(float(sys.argv[2]) - float(sys.argv[1]) >= float(sys.argv[3]))' "$start" "$stop" "$LIMIT" || fail "took $took"
+}
 
 cell "$(python3 -c 'import platform; print(platform.libc_ver()[1])')"
 cell "$(python3 -c 'import platform; print(platform.python_version())')"
 
-start=$(now)
+begin
 python3 -m venv /tmp/venv >&2 || { /tmp/venv/bin/python3 -m ensurepip --default-pip >&2; fail "no virtual environment"; }
 if ! /tmp/venv/bin/python -m pip -q install --find-links /wheels ebb-grad >/tmp/pip.log 2>&1; then
   # Without a wheel for this system pip refuses, and says so.
@@ -27,8 +44,8 @@ if ! /tmp/venv/bin/python -m pip -q install --find-links /wheels ebb-grad >/tmp/
 fi
 cell "$(/tmp/venv/bin/python -c 'import importlib.metadata as m; w = m.distribution("ebb-grad").read_text("WHEEL"); print(*dict.fromkeys(l.split()[1].rsplit("-", 1)[0] for l in w.splitlines() if l.startswith("Tag")))')"
 /tmp/venv/bin/ebb train --model mlp --train-count 2000 --test-count 500 --epochs 2 --out /tmp/run >/tmp/log
-in_time "$start"
-cell "$(seconds "$start")"
+end
+cell "$took"
 
 /tmp/venv/bin/python -c '
 import ebb, sys
@@ -59,8 +76,8 @@ fi
 cell "$(/tmp/torch-venv/bin/python -c 'import torch; print(torch.__version__.split("+")[0])')"
 /tmp/torch-venv/bin/python -c 'import transformers' 2>/dev/null ||
   /tmp/torch-venv/bin/python -m pip -q install --find-links /extra/transformers transformers || fail 'transformers cannot be installed'
-start=$(now)
+begin
 /tmp/torch-venv/bin/python -m pip -q install --find-links /wheels ebb-grad
 /tmp/torch-venv/bin/python /first_patched_step.py
-in_time "$start"
-echo "| $(seconds "$start") |"
+end
+echo "| $took |"

@@ -145,12 +145,31 @@ bool is_table(const std::string& path) {
   return suffix == ".csv" || suffix == ".tsv" || suffix == ".tab";
 }
 
-std::string detect(const std::string& path) {
+// A setting that only tables have, as it was given.
+std::string table_setting(const RunConfig& c) {
+  if (!c.target.empty()) return "--target " + c.target;
+  if (!c.ignore.empty()) return fmt::format("--ignore {}", fmt::join(c.ignore, ","));
+  if (!c.missing.empty()) return fmt::format("--missing {}", fmt::join(c.missing, ","));
+  return c.task == "regression" ? "--task regression" : "";
+}
+
+void require_table_settings_for_table(const RunConfig& c, bool table) {
+  require(table || table_setting(c).empty(), "{} is for CSV files, not for {}", table_setting(c), c.data);
+}
+
+// A run reads its data more than once: to survey a table, to test, to go on.
+void require_readable_again(const std::string& path) {
+  require(!fs::exists(path) || fs::is_directory(path) || fs::is_regular_file(path), Error::Kind::io,
+          "{}: a pipe or device is read only once; save the data in a file, which can be read again", path);
+}
+
+// A file with columns to name is a table, whatever its own name is.
+std::string detect(const RunConfig& c, const std::string& path) {
   require(path != "-", Error::Kind::io,
           "--data -: only `ebb predict` reads the standard input; save the data in a file, which can be read again");
   require(fs::exists(path), Error::Kind::io,
           "{}: there is no such file or folder (digits and tales are generated without one)", path);
-  if (!fs::is_directory(path)) return is_table(path) ? "csv" : "text";
+  if (!fs::is_directory(path)) return is_table(path) || !table_setting(c).empty() ? "csv" : "text";
   if (!images_file(path, false).empty() || !images_file(path, true).empty()) return "idx";
   if (fs::exists(fs::path(path) / "data_batch_1.bin") || fs::exists(fs::path(path) / "train.bin")) return "cifar";
   return "images";
@@ -163,7 +182,6 @@ Labelled read_labelled(const std::string& format, const std::string& path, const
     const TableRows rows = read_rows(path, survey.facts, survey.classes, {.targets = true});
     return {rows.inputs, rows.targets, std::move(survey.classes), std::move(survey.facts), std::move(survey.notes)};
   }
-  require(c.task != "regression", "--task regression is for CSV files, not for {}", path);
   if (format == "cifar") return read_cifar(path, false);
   if (format == "images") {
     const bool one = c.resize.size() == 1;
@@ -351,7 +369,7 @@ Examples digits(std::int64_t count, std::uint64_t seed) {
 }
 
 std::string format_of_data(const RunConfig& c, const std::string& path) {
-  const std::string format = c.format == "auto" ? detect(path) : c.format;
+  const std::string format = c.format == "auto" ? detect(c, path) : c.format;
   require(format != "text", "--data {}: this is text, which only --model gpt and llama are trained on", path);
   require(format != "csv" || c.model == "mlp", "--data {}: rows of a table are for --model mlp, not {}", path, c.model);
   return format;
@@ -396,13 +414,16 @@ DataFacts facts_from_json(const nlohmann::json& json, const std::string& where) 
 std::string model_for_data(const RunConfig& c) {
   if (c.data.empty() || c.data == "digits") return "cnn";
   if (c.data == "tales") return "gpt";
-  const std::string format = c.format == "auto" ? detect(c.data) : c.format;
+  require_readable_again(c.data);
+  const std::string format = c.format == "auto" ? detect(c, c.data) : c.format;
   return format == "text" ? "gpt" : format == "csv" ? "mlp" : "cnn";
 }
 
 Dataset load_dataset(const RunConfig& c, const DataFacts* known) {
+  for (const std::string& path : {c.data, c.test_data}) require_readable_again(path);
   Dataset all;
   if (is_text(c)) {
+    if (!known) require_table_settings_for_table(c, false);
     all = load_text_dataset(c, known);
     hold_back_validation(c, all);
     return all;
@@ -411,7 +432,7 @@ Dataset load_dataset(const RunConfig& c, const DataFacts* known) {
   all.facts.task = Task::classes;
   if (c.data == "digits") {
     require(c.test_data.empty(), "--test-data {}: generated digits are tested on generated ones", c.test_data);
-    require(c.task != "regression", "--task regression is for CSV files, not for digits");
+    if (!known) require_table_settings_for_table(c, false);
     all.train = digits(c.train_count, 2 * c.seed);
     all.test = digits(c.test_count, 2 * c.seed + 1);
     all.facts.example = {1, 28, 28};
@@ -421,6 +442,7 @@ Dataset load_dataset(const RunConfig& c, const DataFacts* known) {
     return all;
   }
   const std::string format = format_of_data(c, c.data);
+  if (!known) require_table_settings_for_table(c, format == "csv");
   Labelled read =
       known && format == "csv" ? read_again(c.data, *known) : read_labelled(format, train_path(format, c.data), c);
   require(read.inputs.size(0) > 0, Error::Kind::io, "{}: there are no examples", c.data);

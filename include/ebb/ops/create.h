@@ -96,5 +96,11 @@ Tensor tensor(std::initializer_list<T> values, std::optional<DType> dtype = {}) 
   return tensor_from(std::vector<Wide>(values.begin(), values.end()), Shape{static_cast<std::int64_t>(values.size())},
                      dtype.value_or(natural));
 }
+// Data has the dtype of its elements, literals have not.
+template <class T>
+Tensor tensor(const std::vector<T>&, std::optional<DType> = {}) {
+  static_assert(sizeof(T) == 0, "tensor() is for literals; from_data(values, {n}) makes a tensor of a std::vector");
+  return {};
+}
 
 }  // namespace ebb

@@ -28,6 +28,12 @@ Tensor bitwise_and(const Tensor& a, const Tensor& b);
 Tensor bitwise_or(const Tensor& a, const Tensor& b);
 Tensor bitwise_xor(const Tensor& a, const Tensor& b);
 Tensor bitwise_not(const Tensor& x);
+
+// The same as in Python, for masks: (x > 0) & ~isnan(y). No && and ||, which would compute both sides.
+inline Tensor operator&(const Tensor& a, const Tensor& b) { return bitwise_and(a, b); }
+inline Tensor operator|(const Tensor& a, const Tensor& b) { return bitwise_or(a, b); }
+inline Tensor operator^(const Tensor& a, const Tensor& b) { return bitwise_xor(a, b); }
+inline Tensor operator~(const Tensor& x) { return bitwise_not(x); }
 Tensor bitwise_left_shift(const Tensor& a, const Tensor& b);   // 0 where all bits are shifted out
 Tensor bitwise_right_shift(const Tensor& a, const Tensor& b);  // keeps the sign
 

@@ -4,13 +4,17 @@
 transformers looks at positions, those that it counts itself as well, for a row that has several sequences. Eager models see that it
 has one; compiled ones cannot look, and attend through a mask of tokens times tokens. It does not look where there is a cache, since
 then a row is one sequence. So a call without a mask, positions and a cache gets a cache that keeps nothing; it is an argument of this
-call. Nothing of the model is touched, and one function of transformers, where PyTorch is older than 2.14.
+call. Whether that row then needs a mask follows from lengths alone, which one function of transformers does not rely on while
+compiling before 5.18, and with PyTorch before 2.14. Ours does, for patched models; nothing else is replaced.
 """
 
 import functools
+import inspect
 import sys
 
 import torch
+
+from ._deferred import here
 
 _OF_SEQUENCES = ("attention_mask", "position_ids", "past_key_values")
 _KEPT = "_ebb_takes_a_cache"  # an attribute of models: does a cache that keeps nothing change nothing?
@@ -30,19 +34,28 @@ def cache_class():
         def update(self, key_states, value_states, layer_idx, *args, **kwargs):
             return key_states, value_states
 
+    if hasattr(masks, "_ignore_causal_mask_sdpa") and hasattr(torch.compiler, "_is_exporting_flag"):
+        masks._ignore_causal_mask_sdpa = by_lengths(masks._ignore_causal_mask_sdpa)
     return NothingCached
 
 
-def _is_exporting():
-    return torch.compiler._is_exporting_flag
+def by_lengths(decide):
+    """transformers' decision whether `is_causal` will do for a mask, which compiled calls of patched models make by its rule for
+    eager ones. Exported programs may be called with other lengths, and keep their masks.
+    """
+    signature = inspect.signature(decide)
+    count = len(signature.parameters)
 
+    def ignore_causal_mask(*args, **kwargs):
+        ours = getattr(here, "active", False) and torch.compiler.is_compiling() and not torch.compiler._is_exporting_flag
+        if ours and len(args) == count:
+            padding_mask, q_length, kv_length, *_, window = args
+            if padding_mask is None and q_length == kv_length:
+                return window is None or kv_length < window
+        return decide(*args, **kwargs)
 
-def _tell_compiling_from_exporting():
-    """transformers makes masks for whatever is exported. Before 2.14 Dynamo traces torch.compiler.is_exporting() as True, always."""
-    masks = sys.modules["transformers.masking_utils"]
-    known = hasattr(masks, "is_torchdynamo_exporting") and hasattr(torch.compiler, "_is_exporting_flag")
-    if known and torch.__version__ < (2, 14):
-        masks.is_torchdynamo_exporting = _is_exporting
+    ignore_causal_mask.__signature__ = signature
+    return ignore_causal_mask
 
 
 def _text_config(model):
@@ -75,8 +88,6 @@ def learn(model, names, loss_of):
     except Exception:  # a model that keeps more than keys and values
         return
     vars(model)[_KEPT] = bool(plain.equal(cached))
-    if is_known(model):
-        _tell_compiling_from_exporting()
 
 
 def cache_for(model, made, given):

@@ -4,6 +4,7 @@ them. ebb::loss and ebb::loss_gradient have as many inputs as any loss has.
 """
 
 import torch
+from torch.fx.experimental.symbolic_shapes import guard_scalar
 
 from .. import _core
 from ..losses import registry
@@ -130,7 +131,13 @@ def _pull_back(ctx, grads):
 loss.register_autograd(_pull_back, setup_context=_keep_results)
 
 
+def _text(option):
+    """An option as text. A number that differed between calls is a symbol to Dynamo: PyTorch 2.11 would write its name."""
+    return f"{option if isinstance(option, (bool, str)) else guard_scalar(option)}"
+
+
 def compute(number, wide, options, *tensors):
+    options = [_text(option) for option in options]
     needed = [torch.is_grad_enabled() and x is not None and x.requires_grad for x in tensors]
     padded = list(tensors) + [None] * (MOST - len(tensors))
     return torch.ops.ebb.loss(number, wide, options, differentiable(number, needed), *padded)[0]

@@ -52,7 +52,7 @@ def _cross_entropy_in_parts(number, wide, options, tensors):
 def _dispatch(number, wide, options, *tensors):
     """torch.compile keeps an operation with a name, torch.func wants a function without a context; else the fast way."""
     if exchange.is_recorded(tensors):
-        return _compiled.compute(number, wide, [f"{o}" for o in options], *tensors)
+        return _compiled.compute(number, wide, options, *tensors)
     if exchange.is_transformed():
         return _func.compute(number, wide, options, *tensors)
     return _eager.Loss.apply(number, wide, options, *tensors)

@@ -171,16 +171,94 @@ bool are_small(const Shape& image, const Shape& sums) {
   return PlanesBeside::pays(image, sums, std::max(image[3], sums[3]));
 }
 
+// Where a tap of an axis looks: element first + i·stride for the windows i of [begin, end), outside for the others.
+struct TapOfAxis {
+  std::int64_t first, stride, begin, end;
+
+  TapOfAxis(const PoolCall& p, std::size_t axis, std::int64_t tap, std::int64_t size, std::int64_t windows)
+      : first(tap * p.conv.dilation[axis] - p.conv.padding[axis]), stride(p.conv.stride[axis]) {
+    begin = std::clamp<std::int64_t>(first < 0 ? (stride - 1 - first) / stride : 0, 0, windows);
+    end = std::clamp<std::int64_t>(first < size ? (size - 1 - first) / stride + 1 : 0, begin, windows);
+  }
+};
+
+// Calls f(plane of the image, line of the columns, across) for each tap of each channel's lines that look inside, and
+// outside(line) for the others; lines of columns are numbered in their order.
+template <class Inside, class Outside>
+void each_line_of_plane(const PoolCall& p, const View& image, const View& columns, std::int64_t plane,
+                        const Inside& inside, const Outside& outside) {
+  const std::int64_t taps_h = p.window[0], taps_w = p.window[1], rows = columns.shape[2];
+  for (std::int64_t tap = 0; tap < taps_h * taps_w; ++tap) {
+    const TapOfAxis down(p, 0, tap / taps_w, image.shape[2], rows);
+    const TapOfAxis across(p, 1, tap % taps_w, image.shape[3], columns.shape[3]);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::int64_t of_columns = plane * taps_h * taps_w + tap;
+      r >= down.begin&& r < down.end ? inside(down.first + r * down.stride, of_columns, r, across)
+                                     : outside(of_columns, r);
+    }
+  }
+}
+
+// unfold
+void list_taps(const View& x, const View& y, const LibraryCall& call) {
+  const PoolCall& p = options_as<PoolCall>(call.attrs);
+  with_type(x.dtype, [&]<class T>(Type<T>) {
+    parallel_for(x.shape[0] * x.shape[1], [&](std::int64_t plane) {
+      const auto to = [&](std::int64_t channel, std::int64_t r) {
+        return reinterpret_cast<T*>(line_at(y, channel, r));
+      };
+      each_line_of_plane(
+          p, x, y, plane,
+          [&](std::int64_t h, std::int64_t channel, std::int64_t r, const TapOfAxis& across) {
+            const T* const from = reinterpret_cast<const T*>(line_at(x, plane, h));
+            T* const line = to(channel, r);
+            std::fill(line, line + across.begin, T{});
+            for (std::int64_t q = across.begin; q < across.end; ++q)
+              line[q] = from[(across.first + q * across.stride) * x.strides[3]];
+            std::fill(line + across.end, line + y.shape[3], T{});
+          },
+          [&](std::int64_t channel, std::int64_t r) { std::fill_n(to(channel, r), y.shape[3], T{}); });
+    });
+  });
+}
+
+// fold: taps are added in their order.
+template <class T>
+void add_taps(const LibraryCall& call) {
+  const View &y = call.inputs[0], &x = call.outputs[0];
+  const PoolCall& p = options_as<PoolCall>(call.attrs);
+  constexpr RegType kReg = std::is_same_v<T, double> ? RegType::f64 : RegType::f32;
+  const LoadFn load = tile_kernels().load(y.dtype, kReg);
+  const StoreFn store = tile_kernels().store(kReg, x.dtype);
+  const auto count = static_cast<std::size_t>(y.shape[3]);
+  parallel_for(x.shape[0] * x.shape[1], [&](std::int64_t plane) {
+    std::vector<T> sums(static_cast<std::size_t>(x.shape[2] * x.shape[3])), line(count);
+    each_line_of_plane(
+        p, x, y, plane,
+        [&](std::int64_t h, std::int64_t channel, std::int64_t r, const TapOfAxis& across) {
+          load(line.data(), line_at(y, channel, r), y.strides[3], count);
+          T* const to = sums.data() + h * x.shape[3];
+          for (std::int64_t q = across.begin; q < across.end; ++q)
+            to[across.first + q * across.stride] += line[static_cast<std::size_t>(q)];
+        },
+        [](std::int64_t, std::int64_t) {});
+    store(line_at(x, plane, 0), 1, sums.data(), sums.size());
+  });
+}
+
 }  // namespace
 
 void run_window_sum(const LibraryCall& call) {
   if (call.outputs[0].shape.numel() == 0) return;
+  if (options_as<PoolCall>(call.attrs).each_tap) return list_taps(call.inputs[0], call.outputs[0], call);
   if (are_small(call.inputs[0].shape, call.outputs[0].shape))
     return call.outputs[0].dtype == DType::f64 ? add_windows_beside<double>(call) : add_windows_beside<float>(call);
   call.outputs[0].dtype == DType::f64 ? add_windows<double>(call) : add_windows<float>(call);
 }
 void run_window_spread(const LibraryCall& call) {
   if (call.outputs[0].shape.numel() == 0) return;
+  if (options_as<PoolCall>(call.attrs).each_tap)
+    return call.outputs[0].dtype == DType::f64 ? add_taps<double>(call) : add_taps<float>(call);
   if (are_small(call.outputs[0].shape, call.inputs[0].shape))
     return call.inputs[0].dtype == DType::f64 ? spread_windows_beside<double>(call)
                                               : spread_windows_beside<float>(call);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// conv_transpose: each element of x adds up those of the columns that are it.
+// conv_transpose and fold: each element of x adds up those of the columns that are it.
 #pragma once
 #include "cuda/kernels/args/window.h"
 #include "cuda/kernels/parts/element.h"
@@ -7,7 +7,12 @@
 
 namespace ebb::cuda {
 
-using Args = AddUpArgs<T, A>;
+#ifdef EBB_EDITOR
+typedef A C;  // a column's element
+EBB A of_column(C x) { return x; }
+#endif
+
+using Args = AddUpArgs<T, C>;
 
 extern "C" __global__ void __launch_bounds__(kThreads) add_up(const Args a) {
   const Windows& z = a.windows;
@@ -26,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) add_up(const Args a) {
         if (across < 0) break;
         const i64 q = quotient(across, z.stride_w);
         if (q * z.stride_w != across || q >= z.columns) continue;
-        total += a.col[(((c * z.taps_h + r) * z.taps_w + s) * z.rows + p) * z.columns + q];
+        total += of_column(a.col[(((c * z.taps_h + r) * z.taps_w + s) * z.rows + p) * z.columns + q]);
       }
     }
     a.x[i] = store(total);

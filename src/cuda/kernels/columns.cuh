@@ -13,34 +13,25 @@ typedef u32 T;
 
 using Args = ColumnsArgs<T>;
 
+// A thread has all taps of a position of one channel: neighbours read and write neighbours.
 extern "C" __global__ void __launch_bounds__(kThreads) lay_out(const Args a) {
   const Windows& z = a.windows;
+  const i64 all = z.groups * z.channels, places = z.rows * z.columns;
+  const i64 step = a.images_inside ? a.images * places : places, taps = z.taps_h * z.taps_w;
   EACH(i, a.n) {
-    i64 rest = quotient(i, z.columns);
-    const i64 q = i - rest * z.columns;
-    i64 next = quotient(rest, z.rows);
-    const i64 p = rest - next * z.rows;
-    rest = next;
-    i64 image = 0;
-    if (a.images_inside) {
-      next = quotient(rest, a.images);
-      image = rest - next * a.images;
-      rest = next;
+    const i64 line = quotient(i, z.columns), plane = quotient(line, z.rows), image = quotient(plane, all);
+    const i64 q = i - line * z.columns, p = line - plane * z.rows, c = plane - image * all;
+    const T* const x = a.x + image * a.step_n + c * a.step_c;
+    T* col = a.col + (a.images_inside ? c * taps * a.images + image : plane * taps) * places + p * z.columns + q;
+    i64 h = p * z.stride_h - z.padding_h;
+    for (i64 r = 0; r < z.taps_h; ++r, h += z.dilation_h) {
+      i64 w = q * z.stride_w - z.padding_w;
+#pragma unroll 4
+      for (i64 s = 0; s < z.taps_w; ++s, w += z.dilation_w, col += step) {
+        const bool inside = h >= 0 && h < z.height && w >= 0 && w < z.width;
+        *col = inside ? x[h * a.step_h + w * a.step_w] : (T)0;
+      }
     }
-    next = quotient(rest, z.taps_w);
-    const i64 s = rest - next * z.taps_w;
-    rest = next;
-    next = quotient(rest, z.taps_h);
-    const i64 r = rest - next * z.taps_h;
-    rest = next;  // c, and the group outside of it
-    const i64 all = z.groups * z.channels;
-    if (!a.images_inside) {
-      image = quotient(rest, all);
-      rest -= image * all;
-    }
-    const i64 h = p * z.stride_h + r * z.dilation_h - z.padding_h, w = q * z.stride_w + s * z.dilation_w - z.padding_w;
-    const bool inside = h >= 0 && h < z.height && w >= 0 && w < z.width;
-    a.col[i] = inside ? a.x[image * a.step_n + rest * a.step_c + h * a.step_h + w * a.step_w] : (T)0;
   }
 }
 

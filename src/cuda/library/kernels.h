@@ -85,6 +85,8 @@ void scale_elements(Gpu& gpu, const View& data, const View& factor);
 void run_convolution(const LibraryCall& call, Gpu& gpu);
 void run_conv_transpose(const LibraryCall& call, Gpu& gpu);
 void run_conv_weight_gradient(const LibraryCall& call, Gpu& gpu);
+// The plan of one of the three by a kernel of our own; empty: another way.
+std::string describe_convolution(const LibraryCall& call, const GpuModel& model);
 void run_max_pool_index(const LibraryCall& call, Gpu& gpu);
 void run_window_sum(const LibraryCall& call, Gpu& gpu);
 void run_window_spread(const LibraryCall& call, Gpu& gpu);

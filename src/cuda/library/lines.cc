@@ -165,6 +165,14 @@ void run_pad_zero(const LibraryCall& call, Gpu& gpu) {
   const View &x = call.inputs[0], &out = call.outputs[0];
   const int axis = axis_of(call);
   const std::int64_t before = call.attrs.i[1], end = before + x.shape[axis], after = out.shape[axis] - end;
+  // Mostly zeros, in long pieces: memory is cleared at its full rate, and few words are written twice.
+  const std::int64_t inner = inner_of(out.shape, axis), size = static_cast<std::int64_t>(size_of(out.dtype));
+  if (is_contiguous(out.shape, out.strides) && (before + after) * inner * size >= gpu.model().cleared_piece &&
+      out.shape.numel() >= gpu.model().cleared_per_element * x.shape.numel()) {
+    clear_elements(gpu, out);
+    if (x.shape.numel() > 0) copy_elements(gpu, part(out, axis, before, x.shape), x);
+    return;
+  }
   if (join_parts(gpu, out, axis, {{{}, before}, {x, x.shape[axis]}, {{}, after}})) return;
   if (out.shape.rank() == 2 && before == 0) return copy_padded(gpu, out, x);
   copy_elements(gpu, part(out, axis, before, x.shape), x);

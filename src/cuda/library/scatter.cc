@@ -315,7 +315,7 @@ void run_scatter(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
     View first = base;
     first.shape = t.index.shape.with(t.axis(), 1);
     return launch_blocks(gpu, {index_text(t.index) + bits_text(t.out.dtype) + texts::put_last, false, true},
-                         "put_last_of_line", a.index.n,
+                         "put_last_of_line", ceil_div(a.index.n, plan.columns),
                          PutLastArgs<void>{.index = a.index,
                                            .src = a.src,
                                            .base = kernel_view(first),
@@ -325,6 +325,7 @@ void run_scatter(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
                                            .index_step = a.index_step,
                                            .src_step = a.src_step,
                                            .base_step = base.strides[t.axis()],
+                                           .lines = plan.columns,
                                            .complaints = a.complaints},
                          plan.shared_bytes, static_cast<unsigned>(plan.threads));
   }

@@ -95,10 +95,17 @@ ScatterPlan plan_scatter(const LibraryCall& call, const GpuModel& model) {
     const bool too_few = lines < model.busy_blocks && std::max(length, size) > model.shared_elements;
     if (inner > 1 || !same_lines || size == 0 || bytes > most_shared || too_few) {
       const bool packs = size_of(dtype) <= 4 && index.numel() < (std::int64_t{1} << 32) - 1;
-      return {packs && out.numel() <= 2 * index.numel() ? Kind::last_value : Kind::last_element};
+      return {packs && out.numel() <= model.places_with_values * index.numel() ? Kind::last_value : Kind::last_element};
     }
-    return {Kind::last_on_chip, static_cast<int>(std::clamp<std::int64_t>(power_of_two_from(size), threads, kThreads)),
-            bytes};
+    // Lines that leave most of a block's threads without an element share it.
+    ScatterPlan plan{Kind::last_on_chip};
+    const std::int64_t of_line = std::clamp<std::int64_t>(
+        power_of_two_from(std::max(length, size) / model.elements_of_putting_thread), 32, kThreads);
+    const std::int64_t fitting = std::max<std::int64_t>(1, model.table_bytes / 2 / bytes);
+    while (2 * plan.columns * of_line <= kThreads && 2 * plan.columns <= std::min(fitting, lines)) plan.columns *= 2;
+    plan.threads = static_cast<int>(plan.columns * of_line);
+    plan.shared_bytes = plan.columns * bytes;
+    return plan;
   }
   const auto known = static_cast<IndexLines>(call.attrs.i[1]);
   if (rows && known == IndexLines::ascending) return {Kind::sorted};
@@ -186,8 +193,9 @@ std::string describe(const ScatterPlan& plan) {
       return fmt::format("thread per element, {} of integers in shared memory",
                          plan.copies > 1 ? fmt::format("{} tables", plan.copies) : "a table");
     case ScatterPlan::Kind::last_on_chip:
-      return fmt::format("block of {} threads per line, the last for each place in {} bytes of shared memory",
-                         plan.threads, plan.shared_bytes);
+      return fmt::format("block of {} threads per {}, the last for each place in {} bytes of shared memory",
+                         plan.threads, plan.columns > 1 ? fmt::format("{} lines", plan.columns) : "line",
+                         plan.shared_bytes);
     case ScatterPlan::Kind::last_element:
       return "thread per element, the last for each place";
     case ScatterPlan::Kind::last_value:

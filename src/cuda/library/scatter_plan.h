@@ -26,12 +26,12 @@ struct ScatterPlan {
     table,         // the same, in shared memory first
     last_element,  // a thread per element: the last one for each place is determined first
     last_value,    // the same, with its value stored next to its position; then a thread per place
-    last_on_chip,  // a block per line, the same in shared memory
+    last_on_chip,  // a block per line or a few short ones, the same in shared memory
   };
   Kind kind = Kind::threads;
   int threads = 256;  // of a block
   std::int64_t shared_bytes = 0;
-  std::int64_t columns = 1;            // own_sums: neighbouring lines per block
+  std::int64_t columns = 1;            // own_sums, last_on_chip: neighbouring lines per block
   std::int64_t copies = 1;             // table: shared by lanes
   std::int64_t piece = 0, pieces = 1;  // elements of a line that a block takes; sums of pieces are added in order
 

@@ -19,6 +19,10 @@ int tile_side(std::int64_t n) { return n <= 16 ? 16 : n <= 32 ? 32 : 64; }
 
 std::int64_t divided_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
 
+KernelSource source_of(int tile_m, int tile_n) {
+  return {fmt::format("constexpr int kTileM = {}, kTileN = {};\n", tile_m, tile_n) + texts::weight_gradient};
+}
+
 struct GradientSizes {
   const ConvCall& o;
   std::int64_t outputs, depth, positions;  // outputs of a group
@@ -36,7 +40,7 @@ std::optional<WeightGradientPlan> plan_weight_gradient(const LibraryCall& call, 
   const View &x = call.inputs[0], &y = call.inputs[1], &w = call.outputs[0];
   if (w.dtype != DType::f32 || tf32() || options_as<ConvCall>(call.attrs).last) return {};
   const GradientSizes z(call);
-  // Few outputs per group would leave most of a tile empty: depthwise windows are cuDNN's.
+  // Few outputs per group would leave most of a tile empty: those of one channel have another kernel.
   if (z.o.groups > 1 && z.outputs < 8) return {};
   constexpr std::int64_t kMost = std::int64_t{1} << 30;  // positions and places in an image are 32-bit numbers
   const auto reach = [&](int d) {
@@ -97,13 +101,16 @@ void run_weight_gradient(const LibraryCall& call, Gpu& gpu, const WeightGradient
                                       .padding_w = z.o.padding[1],
                                       .dilation_h = z.o.dilation[0],
                                       .dilation_w = z.o.dilation[1]}};
-  const std::string sizes = fmt::format("constexpr int kTileM = {}, kTileN = {};\n", plan.tile_m, plan.tile_n);
-  const KernelSource source{sizes + texts::weight_gradient};
-  launch_blocks(gpu, source, "weight_gradient", plan.parts * z.o.groups * args.tiles_m * args.tiles_n, args);
-  if (plan.parts == 1) return;
-  const std::int64_t n = w.shape.numel();
-  launch_blocks(gpu, source, "add_gradients", divided_up(n, 32),
-                AddGradientsArgs{.parts = elements<f32>(parts), .out = elements<f32>(w), .n = n, .count = plan.parts});
+  launch_blocks(gpu, source_of(plan.tile_m, plan.tile_n), "weight_gradient",
+                plan.parts * z.o.groups * args.tiles_m * args.tiles_n, args);
+  if (plan.parts > 1) add_gradients(gpu, parts, w);
+}
+
+void add_gradients(Gpu& gpu, const View& parts, const View& out) {
+  const std::int64_t n = out.shape.numel();
+  launch_blocks(
+      gpu, source_of(16, 16), "add_gradients", divided_up(n, 32),
+      AddGradientsArgs{.parts = elements<f32>(parts), .out = elements<f32>(out), .n = n, .count = parts.shape[0]});
 }
 
 }  // namespace ebb::cuda

@@ -23,4 +23,7 @@ std::string describe(const WeightGradientPlan& plan);  // "tiles of 16 by 64, 51
 
 void run_weight_gradient(const LibraryCall& call, Gpu& gpu, const WeightGradientPlan& plan);
 
+// out = the sum of parts [count, ...] in order; f32, dense.
+void add_gradients(Gpu& gpu, const View& parts, const View& out);
+
 }  // namespace ebb::cuda

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Convolutions by cuDNN if available. Otherwise as products: the elements of the windows are laid out as columns, some
+// Convolutions by kernels of our own where those are faster (direct_convolution.h, weight_gradient.h), else by cuDNN if
+// available. Otherwise as products: the elements of the windows are laid out as columns, some
 // images at a time, so that memory stays bounded. Every sum has one order.
 //   col[n, g, (c, r, s), (p, q)] = x[n, g·C/G + c, p·stride + r·dilation − padding, q·…], zero outside
 //   convolution            y[n, g] = w[g]·col[n, g]
@@ -17,6 +18,7 @@
 #include "cuda/kernels/args/window.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/cudnn_convolution.h"
+#include "cuda/library/direct_convolution.h"
 #include "cuda/library/kernels.h"
 #include "cuda/library/patches.h"
 #include "cuda/library/weight_gradient.h"
@@ -65,18 +67,27 @@ struct WindowSizes {
   }
 };
 
-void make_columns(Gpu& gpu, const WindowSizes& z, const View& x, const View& col, bool images_inside) {
-  launch_elements(gpu, {bits_text(x.dtype) + texts::columns}, "lay_out", col.shape.numel(),
+void make_columns(Gpu& gpu, const Windows& windows, const View& x, const View& col, bool images_inside) {
+  const std::int64_t n = col.shape.numel() / (windows.taps_h * windows.taps_w);
+  launch_elements(gpu, {bits_text(x.dtype) + texts::columns}, "lay_out", n,
                   ColumnsArgs<void>{.x = x.data,
                                     .col = col.data,
-                                    .n = col.shape.numel(),
+                                    .n = n,
                                     .images = x.shape[0],
                                     .images_inside = images_inside,
                                     .step_n = x.strides[0],
                                     .step_c = x.strides[1],
                                     .step_h = x.strides[2],
                                     .step_w = x.strides[3],
-                                    .windows = z.windows()});
+                                    .windows = windows});
+}
+
+// Adds up columns of the compute dtype, or of that of the result.
+KernelSource source_of_adding_up(DType dtype, bool wide) {
+  return {element_text(dtype) +
+          (wide ? "typedef A C;\nEBB A of_column(C x) { return x; }\n"
+                : "typedef T C;\nEBB A of_column(C x) { return load(x); }\n") +
+          texts::add_columns_up};
 }
 
 // to[n, k, ..] = from[n, k, ..] + bias[k]; both dense in the same order, `from` in the compute dtype.
@@ -235,6 +246,8 @@ void run_convolution(const LibraryCall& call, Gpu& gpu) {
   const bool bias = call.inputs.size() > 2;
   if (run_as_patches(gpu, ConvolutionResult::y, z.o, x, w, result, bias ? call.inputs[2] : View{}, "convolution"))
     return;
+  if (const auto plan = plan_direct_convolution(ConvolutionResult::y, z.o, x, w, result, gpu.model()))
+    return run_direct_convolution(gpu, ConvolutionResult::y, z.o, x, w, result, bias ? call.inputs[2] : View{}, *plan);
   BufferPtr keep_w, keep_col, keep_sums;
   const auto done = [&](const View& y) { return by_cudnn(gpu, ConvolutionResult::y, z.o, x, w, y, "convolution"); };
   if (bias && is_half(result.dtype) && cudnn_table()) {
@@ -254,7 +267,7 @@ void run_convolution(const LibraryCall& call, Gpu& gpu) {
   for (std::int64_t n = 0; n < z.images; n += together) {
     const std::int64_t count = std::min(together, z.images - n);
     const View col = workspace(gpu, x.dtype, Shape{count, z.o.groups, z.depth(), z.places()}, keep_col, "convolution");
-    make_columns(gpu, z, part_of(x, 0, n, count), col, false);
+    make_columns(gpu, z.windows(), part_of(x, 0, n, count), col, false);
     const View to = part_of(result, 0, n, count);
     View sums = to;
     if (bias && is_half(to.dtype)) sums = workspace(gpu, DType::f32, to.shape, keep_sums, "convolution");
@@ -268,9 +281,11 @@ void run_conv_transpose(const LibraryCall& call, Gpu& gpu) {
   const View &y = call.inputs[0], &w = call.inputs[1], x = result_of(call);
   if (x.shape.numel() == 0) return;
   const WindowSizes z(call.attrs, x, w, y);
-  const KernelSource source{element_text(x.dtype) + texts::add_columns_up};
+  const KernelSource source = source_of_adding_up(x.dtype, true);
   BufferPtr keep_w, keep_y, keep_col;
   if (run_as_patches(gpu, ConvolutionResult::x, z.o, x, w, y, {}, "conv_transpose")) return;
+  if (const auto plan = plan_direct_convolution(ConvolutionResult::x, z.o, x, w, y, gpu.model()))
+    return run_direct_convolution(gpu, ConvolutionResult::x, z.o, x, w, y, {}, *plan);
   if (by_cudnn_turned(gpu, z.o, x, w, y, "conv_transpose")) return;
   if (by_cudnn(gpu, ConvolutionResult::x, z.o, x, w, y, "conv_transpose")) return;
   if (z.o.last) return run_in_usual_order(call, gpu, run_conv_transpose);
@@ -289,6 +304,19 @@ void run_conv_transpose(const LibraryCall& call, Gpu& gpu) {
   }
 }
 
+std::string describe_convolution(const LibraryCall& call, const GpuModel& model) {
+  const ConvCall& o = options_as<ConvCall>(call.attrs);
+  const View &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];
+  if (call.op == Op::conv_weight_gradient) {
+    if (const auto plan = plan_depthwise_gradient(o, a, out, b, model)) return describe(*plan);
+    const auto plan = plan_weight_gradient(call, model);
+    return plan ? describe(*plan) : "";
+  }
+  const auto plan = call.op == Op::convolution ? plan_direct_convolution(ConvolutionResult::y, o, a, b, out, model)
+                                               : plan_direct_convolution(ConvolutionResult::x, o, out, b, a, model);
+  return plan ? describe(*plan) : "";
+}
+
 void run_conv_weight_gradient(const LibraryCall& call, Gpu& gpu) {
   const View &x = call.inputs[0], &y = call.inputs[1], w = result_of(call);
   if (w.shape.numel() == 0) return;
@@ -296,6 +324,8 @@ void run_conv_weight_gradient(const LibraryCall& call, Gpu& gpu) {
   if (z.images == 0 || z.places() == 0)
     return gpu.clear(w.data, static_cast<std::size_t>(w.shape.numel()) * size_of(w.dtype));
   if (run_as_patches(gpu, ConvolutionResult::w, z.o, x, w, y, {}, "conv_weight_gradient")) return;
+  if (const auto plan = plan_depthwise_gradient(z.o, x, w, y, gpu.model()))
+    return run_depthwise_gradient(gpu, z.o, x, w, y, *plan);
   if (const auto plan = plan_weight_gradient(call, gpu.model())) return run_weight_gradient(call, gpu, *plan);
   if (by_cudnn(gpu, ConvolutionResult::w, z.o, x, w, y, "conv_weight_gradient")) return;
   if (z.o.last) return run_in_usual_order(call, gpu, run_conv_weight_gradient);
@@ -308,7 +338,7 @@ void run_conv_weight_gradient(const LibraryCall& call, Gpu& gpu) {
   for (std::int64_t n = 0; n < z.images; n += together) {
     const std::int64_t count = std::min(together, z.images - n), length = count * z.places();
     const View col = workspace(gpu, x.dtype, Shape{groups, z.depth(), length}, keep_col, "conv_weight_gradient");
-    make_columns(gpu, z, part_of(x, 0, n, count), col, true);
+    make_columns(gpu, z.windows(), part_of(x, 0, n, count), col, true);
     // [n, g·k, p, q] -> [g·k, n, p, q]
     View turned = part_of(y, 0, n, count);
     turned.shape = Shape{y.shape[1], count, y.shape[2], y.shape[3]};
@@ -374,6 +404,17 @@ KernelSource channels_last_source(DType dtype, std::int64_t each) {
 void spread_to_largest(const LibraryCall& call, Gpu& gpu) {
   const View &g = call.inputs[0], &places = call.inputs[1], &x = call.outputs[0];
   const PoolCall& p = options_as<PoolCall>(call.attrs);
+  if (!p.conv.last) {
+    BufferPtr keep;
+    return launch_elements(gpu, {element_text(x.dtype) + texts::max_pool_spread}, "spread_in_planes",
+                           ceil_div(x.shape.numel(), kSpreadEach),
+                           SpreadInPlanesArgs<void>{.g = packed(gpu, g, keep, "max_pool").data,
+                                                    .places = elements<i64>(places),
+                                                    .x = x.data,
+                                                    .n = x.shape.numel(),
+                                                    .rows = pool_side(p, 0, x.shape[2], places.shape[2]),
+                                                    .columns = pool_side(p, 1, x.shape[3], places.shape[3])});
+  }
   const std::int64_t each = channels_together(g, x.shape[3]);
   launch_elements(gpu, channels_last_source(x.dtype, each), "spread_to_largest", x.shape.numel() / each,
                   SpreadToLargestArgs<void>{.g = g.data,
@@ -409,10 +450,33 @@ void run_max_pool_index(const LibraryCall& call, Gpu& gpu) {
   launch_blocks(gpu, source, "largest_by_lanes", ceil_div(n, kThreads / lanes), args);
 }
 
+namespace {
+
+Windows windows_of_taps(const PoolCall& p, const View& image, const View& columns) {
+  return {.groups = 1,
+          .channels = image.shape[1],
+          .height = image.shape[2],
+          .width = image.shape[3],
+          .rows = columns.shape[2],
+          .columns = columns.shape[3],
+          .taps_h = p.window[0],
+          .taps_w = p.window[1],
+          .stride_h = p.conv.stride[0],
+          .stride_w = p.conv.stride[1],
+          .padding_h = p.conv.padding[0],
+          .padding_w = p.conv.padding[1],
+          .dilation_h = p.conv.dilation[0],
+          .dilation_w = p.conv.dilation[1]};
+}
+
+}  // namespace
+
 void run_window_sum(const LibraryCall& call, Gpu& gpu) {
   const View &x = call.inputs[0], &out = call.outputs[0];
   const std::int64_t n = out.shape.numel();
   if (n == 0) return;
+  const PoolCall& p = options_as<PoolCall>(call.attrs);
+  if (p.each_tap) return make_columns(gpu, windows_of_taps(p, x, out), x, out, false);
   const std::int64_t taps = taps_of_window(call, x, out);
   const int lanes = taps < 32 ? 1 : taps < 256 ? 8 : 32;  // one where neighbours read neighbours; chosen, not measured
   launch_elements(gpu, {element_text(x.dtype) + fmt::format("constexpr int kLanes = {};\n", lanes) + texts::window_sum},
@@ -424,6 +488,12 @@ void run_window_spread(const LibraryCall& call, Gpu& gpu) {
   const View& x = call.outputs[0];
   BufferPtr keep;
   const View sums = packed(gpu, call.inputs[0], keep, "avg_pool");
+  const PoolCall& p = options_as<PoolCall>(call.attrs);
+  if (p.each_tap)
+    return launch_elements(
+        gpu, source_of_adding_up(x.dtype, false), "add_up", x.shape.numel(),
+        AddUpArgs<void, void>{
+            .x = x.data, .col = sums.data, .n = x.shape.numel(), .windows = windows_of_taps(p, x, sums)});
   launch_elements(gpu, {element_text(x.dtype) + "constexpr int kLanes = 1;\n" + texts::window_sum}, "spread_windows",
                   ceil_div(x.shape.numel(), kSpreadEach), pool_args(call, x, sums, x.shape.numel()));
 }

@@ -175,6 +175,10 @@ struct GpuModel {
   // of shared memory that a line's sums may take (chosen, not measured: two blocks per multiprocessor. Sorted by place,
   // 4,096 lines of 4,096 elements for 8,192 places took 4.1 ms, ten times PyTorch's atomics).
   std::int64_t many_lines = 1 << 14, most_line_bytes = 112 << 10;
+  // A scatter of short lines on chip: elements per thread (chosen. With 256 threads for each of 253,134 lines of 140
+  // places, max_unpool2d took 0.6 ms, a third of that in PyTorch). Places per element up to which values are stored
+  // beside positions (chosen: below that, clearing and reading them moves fewer bytes than a copy and scattered stores).
+  std::int64_t elements_of_putting_thread = 4, places_with_values = 4;
   // Lines of an index of up to so many elements get a thread each where there are many of them. Floats of lines from so
   // many elements on are sorted by their places before they are added; where sums fit on chip, they are divided into
   // pieces instead. Chosen: one thread took 6.8 s for a line of 33 million.
@@ -301,6 +305,12 @@ struct GpuModel {
   // (chosen, not measured). Decides bits. cuDNN's deterministic engine for it took 0.9 to 2.6 ms on an H200 where its
   // others, which add in any order, took 0.06 to 0.5.
   std::int64_t weight_gradient_blocks = 1056, weight_gradient_steps = 16;
+  // Convolutions by direct.cuh: blocks below which a thread has fewer positions, channels up to which it computes
+  // gradients of images without strides, and classes of positions that have blocks of their own. Windows of one channel
+  // each: taps per block and steps of a part (chosen, not measured; the latter decides bits). cuDNN's gradients of
+  // images in exact f32 took 0.4 to 19 ms where its deterministic engine for few channels took 0.03 to 1.0 (H200).
+  std::int64_t direct_blocks = 264, direct_channels = 24, direct_classes = 64;
+  std::int64_t depthwise_taps = 9, depthwise_steps = 8;
   // Attention: columns below which rows of 64 are processed in many small blocks, fewer of which wait for the first
   // tile and for the last (by trial).
   std::int64_t long_attention_rows = 2048;
@@ -313,6 +323,9 @@ struct GpuModel {
   bool each_row_anew = false;
 
   // ---- Copies and runs (all chosen, not measured).
+  // Zeros around elements are cleared first if there are so many bytes of them side by side, and so many elements of the
+  // result for each that is copied (a vector of 16,519 f32 as a diagonal took 0.37 ms in one launch, PyTorch's fill 0.23).
+  std::int64_t cleared_piece = 1024, cleared_per_element = 16;
   // Bytes per block where many copies are one launch: four words of 16 bytes per thread; most blocks per copy.
   std::size_t copied_bytes_per_block = kThreads * 4 * 16, most_copying_blocks = 1024;
   // Copies between two orders of memory go by way of tiles if both innermost dimensions have so many elements. Without

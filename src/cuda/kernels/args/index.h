@@ -101,9 +101,10 @@ struct PutLastArgs {
   KernelView index, src, base;  // the first elements of lines
   T* out;                       // lines one behind the other
   i64 length, size, index_step, src_step, base_step;
+  i64 lines;  // of a block
   Complaints complaints;
 };
-EBB_ARGS(77, PutLastArgs<u8>);
+EBB_ARGS(78, PutLastArgs<u8>);
 
 template <class R>
 struct LineRowsArgs {

@@ -86,4 +86,15 @@ struct SpreadToLargestArgs {
 };
 EBB_ARGS(23, SpreadToLargestArgs<u8>);
 
+// The same of planes, all dense.
+template <class T>
+struct SpreadInPlanesArgs {
+  const T* g;
+  const i64* places;
+  T* x;
+  i64 n;
+  PoolSide rows, columns;
+};
+EBB_ARGS(18, SpreadInPlanesArgs<u8>);
+
 }  // namespace ebb::cuda
