@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "calls/convolution.h"
+#include "calls/index_lines.h"
 #include "schedule/schedule_model.h"
 #include "schedule/simplifier.h"
 
@@ -125,6 +126,7 @@ std::int32_t Simplifier::pooled_as_it_lies(const Value& v) {
 
 std::int32_t Simplifier::spread_in_planes(const Value& v) {
   if (!backend_ || !backend_->spreads_to_places() || v.op != Op::scatter_zero_add || v.attrs.i[0] != 2) return -1;
+  if (static_cast<IndexLines>(v.attrs.i[1]) == IndexLines::different) return -1;  // no sums: elements are put
   const Value& index = at(v.inputs[1]);
   if (!index.is_view() || index.shape.rank() != 3 || order_of(v.inputs[1]) != Order::usual || index.offset != 0)
     return -1;

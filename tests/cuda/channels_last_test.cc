@@ -245,8 +245,8 @@ TEST_P(ChannelsLast, PoolsAreSeenInTheSchedule) {
   const Tensor y = conv2d(max_pool2d(conv2d(x, w), 3, {.stride = 2, .padding = 1}), w);
   const std::string text = print_schedule({backward(sum(cast(y, DType::f32)))[w]});
   const bool half = is_half(GetParam());
-  EXPECT_EQ(text.find("call window_spread") != std::string::npos, half) << text;
-  EXPECT_EQ(text.find("call scatter_zero_add") != std::string::npos, !half) << text;
+  EXPECT_NE(text.find("call window_spread"), std::string::npos) << text;
+  EXPECT_EQ(text.find("call scatter_zero_add"), std::string::npos) << text;
   EXPECT_EQ(text.find("-> i64[2, 3, 3, 8]") != std::string::npos, half) << text;
 }
 

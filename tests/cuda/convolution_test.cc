@@ -179,22 +179,22 @@ TEST(DirectPlans, AreChosenByShapes) {
   EXPECT_EQ(plan_of(Op::convolution, {8, 4, 256, 512}, {4, 1, 3, 3}, depthwise),
             "direct: 1 channel of 4 positions per thread");
   EXPECT_EQ(plan_of(Op::convolution, {8, 4, 256, 512}, {8, 1, 3, 3}, depthwise, DType::bf16),
-            "direct: 4 channels of 4 positions per thread");
+            "direct: 2 channels of 4 positions per thread");
   EXPECT_EQ(plan_of(Op::convolution, {8, 4, 256, 512}, {4, 1, 3, 3}, depthwise, DType::f64), usual);
   EXPECT_EQ(plan_of(Op::convolution, {8, 8, 256, 512}, {4, 2, 3, 3}, depthwise), usual);
   EXPECT_EQ(plan_of(Op::convolution, {8, 3, 256, 512}, {64, 3, 3, 3}), usual);
   EXPECT_EQ(plan_of(Op::conv_transpose, {20, 3, 65, 513}, {53, 3, 3, 3}),
-            "direct: 4 channels of 4 positions per thread");
+            "direct: 3 channels of 4 positions per thread");
   EXPECT_EQ(plan_of(Op::conv_transpose, {20, 64, 65, 513}, {53, 64, 3, 3}), usual);
   EXPECT_EQ(plan_of(Op::conv_transpose, {16, 65, 178, 226}, {53, 65, 3, 3}, strided),
-            "direct: 12 channels of 4 positions per thread");
+            "direct: 13 channels of 4 positions per thread");
   EXPECT_EQ(plan_of(Op::conv_transpose, {1, 16, 9, 9}, {8, 16, 3, 3}, strided),
             "direct: 16 channels of 1 position per thread");
   EXPECT_EQ(plan_of(Op::conv_transpose, {1, 16, 9, 9}, {8, 16, 3, 3}, strided, DType::bf16), usual);
   strided.stride = {64, 2};
   EXPECT_EQ(plan_of(Op::conv_transpose, {1, 16, 9, 9}, {8, 16, 3, 3}, strided), usual);
   EXPECT_EQ(plan_of(Op::conv_weight_gradient, {8, 4, 256, 512}, {4, 1, 3, 3}, depthwise),
-            "9 taps per block, 253 parts of 4096 positions");
+            "9 taps per block, 254 parts of 4096 positions");
   set_tf32(true);
   EXPECT_EQ(plan_of(Op::conv_transpose, {20, 3, 65, 513}, {53, 3, 3, 3}), usual);
   EXPECT_EQ(plan_of(Op::convolution, {8, 4, 256, 512}, {4, 1, 3, 3}, depthwise),

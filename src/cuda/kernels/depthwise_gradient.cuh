@@ -23,6 +23,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) depthwise_gradient(const 
   const T* const x = a.x + quotient(output, a.per_channel) * a.x_c;
   const T* const y = a.y + output * a.y_c;
   int down[kTaps], across[kTaps];
+  i64 offset[kTaps];
   f32 sum[kTaps];
 #pragma unroll
   for (int t = 0; t < kTaps; ++t) {
@@ -30,18 +31,18 @@ extern "C" __global__ void __launch_bounds__(kThreads) depthwise_gradient(const 
     sum[t] = 0.0f;
     down[t] = tap < taps ? r * (int)a.dilation_h - (int)a.padding_h : -(1 << 30);  // far outside
     across[t] = (tap - r * (int)a.taps_w) * (int)a.dilation_w - (int)a.padding_w;
+    offset[t] = tap < taps ? down[t] * a.x_h + across[t] * a.x_w : 0;
   }
   for (i64 position = begin + threadIdx.x; position < end; position += kThreads) {
     const u32 line = (u32)position / (u32)a.columns, n = line / (u32)a.rows;
     const int q = (int)((u32)position - line * (u32)a.columns), p = (int)(line - n * (u32)a.rows);
     const f32 g = load(y[n * a.y_n + p * a.y_h + q * a.y_w]);
     const int h = p * (int)a.stride_h, w = q * (int)a.stride_w;
-    const T* const image = x + n * a.x_n;
+    const T* const at = x + n * a.x_n + h * a.x_h + w * a.x_w;
 #pragma unroll
     for (int t = 0; t < kTaps; ++t) {
-      const int row = h + down[t], column = w + across[t];
-      if ((u32)row < (u32)a.height && (u32)column < (u32)a.width)
-        sum[t] = fmaf(g, load(image[row * a.x_h + column * a.x_w]), sum[t]);
+      if ((u32)(h + down[t]) < (u32)a.height && (u32)(w + across[t]) < (u32)a.width)
+        sum[t] = fmaf(g, load(at[offset[t]]), sum[t]);
     }
   }
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;

@@ -32,6 +32,39 @@ EBB const T* place(const Args& a, const JoinPart& p, i64 row, i64 c) {
   return from + line * p.axis + (c - line * a.inner) * p.column;
 }
 
+// A part among zeros.
+struct OnlyPart {
+  const T* data;
+  i64 first, end, row, column;
+};
+// The only one with data, and rows that are even steps; without data: there are others.
+EBB OnlyPart only_part(const Args& a) {
+  OnlyPart only{nullptr, 0, 0, 0, 0};
+  int parts = 0;
+#pragma unroll
+  for (int k = 0; k < kMost; ++k) {
+    const JoinPart& p = a.of[k];
+    if (k >= a.count || !p.data) continue;
+    parts += p.lines ? 2 : 1;
+    only = {(const T*)p.data, p.first,
+            k + 1 < kMost && k + 1 < a.count ? a.of[k + 1 < kMost ? k + 1 : k].first : a.columns, p.row, p.column};
+  }
+  if (parts != 1) only.data = nullptr;
+  return only;
+}
+// Its elements where they begin and end within the pack.
+template <int kEach>
+EBB void pad_pack(const Args& a, const OnlyPart& p, i64 row, i64 column, int live, Pack<T, kEach>& y) {
+  const i64 wrap = p.row - a.columns * p.column;
+  const T* at = p.data + row * p.row + (column - p.first) * p.column;
+#pragma unroll
+  for (int j = 0; j < kEach; ++j) {
+    y.set(j, j < live && column >= p.first && column < p.end ? *at : T{});
+    at += p.column;
+    if (++column == a.columns) column = 0, at += wrap;
+  }
+}
+
 template <int kEach>
 EBB void write_pack(const Args& a, i64 i) {
   const i64 first = i * kEach;
@@ -52,6 +85,8 @@ EBB void write_pack(const Args& a, i64 i) {
 #pragma unroll
         for (int k = 0; k < 4; ++k) y.w[k] = 0;
       }
+    } else if (const OnlyPart only = only_part(a); only.data) {
+      pad_pack<kEach>(a, only, row, column, live, y);
     } else {
 #pragma unroll
       for (int j = 0; j < kEach; ++j) {

@@ -26,7 +26,7 @@ EBB Tap larger_tap(Tap a, Tap b) {
 extern "C" __global__ void __launch_bounds__(kThreads) largest(const Args a) {
   const i64 down_step = a.rows.dilation * a.step_h, step = a.columns.dilation * a.step_w;
   EACH(i, a.n) {
-    const Window at = window_at(i, a.rows.outputs, a.columns.outputs);
+    const Window at = window_at(i, a.rows, a.columns);
     const Taps down = taps_of(a.rows, at.row), across = taps_of(a.columns, at.column);
     const T* line = a.image + plane_offset(a, at.plane) + down.first * a.step_h + across.first * a.step_w;
     A best = load(*line);
@@ -52,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) largest_by_lanes(const Ar
     const i64 i = group * kWindows + threadIdx.x / kLanes;
     Tap best{-(A)infinity(), ~0u};
     if (i < a.n) {
-      const Window at = window_at(i, a.rows.outputs, a.columns.outputs);
+      const Window at = window_at(i, a.rows, a.columns);
       const Taps down = taps_of(a.rows, at.row), across = taps_of(a.columns, at.column);
       const T* const plane = a.image + plane_offset(a, at.plane);
       const u32 width = (u32)across.count, taps = (u32)down.count * width;
@@ -72,7 +72,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) largest_by_lanes(const Ar
       __syncthreads();
     }
     if (i < a.n && lane == 0) {
-      const Window at = window_at(i, a.rows.outputs, a.columns.outputs);
+      const Window at = window_at(i, a.rows, a.columns);
       const Taps down = taps_of(a.rows, at.row), across = taps_of(a.columns, at.column);
       const u32 row = best.number / (u32)across.count;
       a.places[i] = (down.first + row * a.rows.dilation) * a.columns.size + across.first +

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// max_pool_index of images whose channels lie last, and gradients to what it found: a thread has kEach channels, which are
-// side by side in memory, of a window or an element.
+// max_pool_index of images whose channels lie last, and gradients to what it found: a thread has kEach channels, which
+// are side by side in memory, of a window or an element.
 #pragma once
 #include "cuda/kernels/parts/element.h"
 #include "cuda/kernels/parts/pool.cuh"
@@ -16,14 +16,16 @@ struct Channels {
   Window at;
   i64 first;
 };
-EBB Channels channels_at(i64 i, i64 channels, i64 rows, i64 columns) {
+// `position` is window_at or element_at.
+template <class Position>
+EBB Channels channels_at(i64 i, i64 channels, const Position& position) {
   const i64 packs = quotient(channels, kEach), pixel = quotient(i, packs);
-  return {window_at(pixel, rows, columns), (i - pixel * packs) * kEach};
+  return {position((P)pixel), (i - pixel * packs) * kEach};
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads) largest(const PoolArgs<T, A> a) {
   EACH(i, a.n / kEach) {
-    const Channels c = channels_at(i, a.channels, a.rows.outputs, a.columns.outputs);
+    const Channels c = channels_at(i, a.channels, [&](P k) { return window_at(k, a.rows, a.columns); });
     const Taps down = taps_of(a.rows, c.at.row), across = taps_of(a.columns, c.at.column);
     const T* const first = a.image + c.at.plane * a.step_n + c.first * a.step_c;
     A best[kEach];
@@ -54,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) largest(const PoolArgs<T,
 // Windows add in their order, as a scatter of them does.
 extern "C" __global__ void __launch_bounds__(kThreads) spread_to_largest(const SpreadToLargestArgs<T> a) {
   EACH(i, a.n / kEach) {
-    const Channels c = channels_at(i, a.channels, a.rows.size, a.columns.size);
+    const Channels c = channels_at(i, a.channels, [&](P k) { return element_at(k, a.rows, a.columns); });
     const Range down = windows_near(a.rows, c.at.row), across = windows_near(a.columns, c.at.column);
     const i64 own = c.at.row * a.columns.size + c.at.column;
     A sum[kEach] = {};

@@ -13,7 +13,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) spread_in_planes(const Ar
   const bool aligned = ((u64)a.x & (sizeof(Pack<T, kSpreadEach>) - 1) & 15) == 0;
   EACH(group, (a.n + kSpreadEach - 1) / kSpreadEach) {
     const i64 first = group * kSpreadEach;
-    Window at = window_at(first, a.rows.size, a.columns.size);
+    Window at = element_at(first, a.rows, a.columns);
     Range down = windows_near(a.rows, at.row);
     i64 plane = at.plane * a.rows.outputs * a.columns.outputs;
     Pack<T, kSpreadEach> pack;
@@ -27,10 +27,10 @@ extern "C" __global__ void __launch_bounds__(kThreads) spread_in_planes(const Ar
       A sum = 0;
       if (first + e < a.n) {
         const Range across = windows_near(a.columns, at.column);
-        const i64 own = at.row * a.columns.size + at.column;
-        for (i64 p = down.first; p <= down.last; ++p) {
+        const i64 own = (i64)at.row * a.columns.size + at.column;
+        for (P p = down.first; p <= down.last; ++p) {
           const i64 line = plane + p * a.columns.outputs;
-          for (i64 q = across.first; q <= across.last; ++q) {
+          for (P q = across.first; q <= across.last; ++q) {
             if (a.places[line + q] == own) sum += load(a.g[line + q]);
           }
         }

@@ -35,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) add_windows(const Args a)
   for (i64 i = (i64)blockIdx.x * kThreads + threadIdx.x; i - in_warp < a.n * kLanes; i += (i64)gridDim.x * kThreads) {
     const bool live = i < a.n * kLanes;
     const i64 to = live ? i / kLanes : 0;
-    const Window at = window_at(to, a.rows.outputs, a.columns.outputs);
+    const Window at = window_at(to, a.rows, a.columns);
     A sum = part_of_window(a, a.image + plane_offset(a, at.plane), elements_of(a.rows, at.row),
                            elements_of(a.columns, at.column), lane);
 #pragma unroll
@@ -49,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) spread_windows(const Args
   const bool aligned = ((u64)a.image & (sizeof(Pack<T, kSpreadEach>) - 1) & 15) == 0;
   EACH(group, (a.n + kSpreadEach - 1) / kSpreadEach) {
     const i64 first = group * kSpreadEach;
-    Window at = window_at(first, a.rows.size, a.columns.size);
+    Window at = element_at(first, a.rows, a.columns);
     Range down = windows_of(a.rows, at.row);
     const A* sums = a.sums + at.plane * a.rows.outputs * a.columns.outputs;
     Pack<T, kSpreadEach> pack;
@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) spread_windows(const Args
         const Range across = windows_of(a.columns, at.column);
         const A* line = sums + down.first * a.columns.outputs;
         for (int p = (int)(down.last - down.first); p >= 0; --p, line += a.columns.outputs) {
-          for (i64 q = across.first; q <= across.last; ++q) sum += line[q];
+          for (P q = across.first; q <= across.last; ++q) sum += line[q];
         }
       }
       pack.set(e, store(sum));

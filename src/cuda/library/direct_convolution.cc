@@ -44,14 +44,9 @@ View with_small_offsets(Gpu& gpu, const View& v, BufferPtr& keep) {
   return forwards && last < std::int64_t{1} << 32 ? v : packed(gpu, v, keep, "convolution");
 }
 
-// The tile that wastes least: a step costs about two channels' worth of loads.
+// Equal tiles of up to 16 channels.
 int channels_of_tile(std::int64_t n) {
-  if (n == 1) return 1;
-  int best = 4;
-  for (const int tile : {8, 12, 16}) {
-    if (ceil_div(n, tile) * (tile + 2) <= ceil_div(n, best) * (best + 2)) best = tile;
-  }
-  return best;
+  return static_cast<int>(std::max<std::int64_t>(1, ceil_div(n, std::max<std::int64_t>(1, ceil_div(n, 16)))));
 }
 
 DirectAxis direct_axis(bool forward, const ConvCall& o, std::size_t axis, const View& x, const View& w, const View& y) {

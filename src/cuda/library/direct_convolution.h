@@ -37,7 +37,7 @@ struct DepthwisePlan {
 };
 std::optional<DepthwisePlan> plan_depthwise_gradient(const ConvCall& call, const View& x, const View& w, const View& y,
                                                      const GpuModel& model);
-std::string describe(const DepthwisePlan& plan);  // "9 taps per block, 264 parts of 3972 positions"
+std::string describe(const DepthwisePlan& plan);  // "9 taps per block, 254 parts of 4096 positions"
 
 void run_depthwise_gradient(Gpu& gpu, const ConvCall& call, const View& x, const View& w, const View& y,
                             const DepthwisePlan& plan);

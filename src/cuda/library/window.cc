@@ -15,6 +15,7 @@
 
 #include "calls/convolution.h"
 #include "core/ceil_div.h"
+#include "core/divisor.h"
 #include "cuda/kernels/args/window.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/cudnn_convolution.h"
@@ -358,7 +359,10 @@ PoolSide pool_side(const PoolCall& p, std::size_t axis, std::int64_t size, std::
           .stride = p.conv.stride[axis],
           .padding = p.conv.padding[axis],
           .dilation = p.conv.dilation[axis],
-          .adaptive = p.adaptive};
+          .adaptive = p.adaptive,
+          .by_size = divisor_word(size),
+          .by_outputs = divisor_word(outputs),
+          .by_stride = divisor_word(p.conv.stride[axis])};
 }
 PoolArgs<void, void> pool_args(const LibraryCall& call, const View& image, const View& windows, std::int64_t n) {
   const PoolCall& p = options_as<PoolCall>(call.attrs);
@@ -373,6 +377,20 @@ PoolArgs<void, void> pool_args(const LibraryCall& call, const View& image, const
           .step_w = image.strides[3],
           .rows = pool_side(p, 0, image.shape[2], windows.shape[2]),
           .columns = pool_side(p, 1, image.shape[3], windows.shape[3])};
+}
+
+// The type of places and sizes in kernels of pools (parts/pool.cuh); `rows`: their axis.
+std::string place_text(const PoolCall& p, const Shape& image, const Shape& windows, int rows = 2) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  bool small = image.numel() < kMost && windows.numel() < kMost;
+  for (const std::size_t axis : {0U, 1U}) {
+    const int d = static_cast<int>(axis) + rows;
+    const std::int64_t size = image[d], outputs = windows[d];
+    const std::int64_t reach[] = {p.window[axis] * p.conv.dilation[axis], outputs * p.conv.stride[axis],
+                                  p.conv.padding[axis], p.adaptive ? (size + 1) * (outputs + 1) : 0};
+    small = small && *std::max_element(std::begin(reach), std::end(reach)) < kMost / 4;
+  }
+  return small ? "typedef int P;\n" : "typedef i64 P;\n";
 }
 
 // The most elements of a window: its size alone decides how many lanes share one.
@@ -397,8 +415,8 @@ std::int64_t channels_together(const View& image, std::int64_t channels) {
   for (int d : {0, 1, 2}) whole = whole && (image.strides[d] % each == 0 || image.shape[d] == 1);
   return whole && image.strides[3] == 1 ? each : 1;
 }
-KernelSource channels_last_source(DType dtype, std::int64_t each) {
-  return {element_text(dtype) + fmt::format("constexpr int kEach = {};\n", each) + texts::max_pool_last};
+KernelSource channels_last_source(DType dtype, std::int64_t each, const std::string& places) {
+  return {element_text(dtype) + places + fmt::format("constexpr int kEach = {};\n", each) + texts::max_pool_last};
 }
 
 void spread_to_largest(const LibraryCall& call, Gpu& gpu) {
@@ -406,8 +424,8 @@ void spread_to_largest(const LibraryCall& call, Gpu& gpu) {
   const PoolCall& p = options_as<PoolCall>(call.attrs);
   if (!p.conv.last) {
     BufferPtr keep;
-    return launch_elements(gpu, {element_text(x.dtype) + texts::max_pool_spread}, "spread_in_planes",
-                           ceil_div(x.shape.numel(), kSpreadEach),
+    return launch_elements(gpu, {element_text(x.dtype) + place_text(p, x.shape, places.shape) + texts::max_pool_spread},
+                           "spread_in_planes", ceil_div(x.shape.numel(), kSpreadEach),
                            SpreadInPlanesArgs<void>{.g = packed(gpu, g, keep, "max_pool").data,
                                                     .places = elements<i64>(places),
                                                     .x = x.data,
@@ -416,7 +434,8 @@ void spread_to_largest(const LibraryCall& call, Gpu& gpu) {
                                                     .columns = pool_side(p, 1, x.shape[3], places.shape[3])});
   }
   const std::int64_t each = channels_together(g, x.shape[3]);
-  launch_elements(gpu, channels_last_source(x.dtype, each), "spread_to_largest", x.shape.numel() / each,
+  launch_elements(gpu, channels_last_source(x.dtype, each, place_text(p, x.shape, places.shape, 1)),
+                  "spread_to_largest", x.shape.numel() / each,
                   SpreadToLargestArgs<void>{.g = g.data,
                                             .places = elements<i64>(places),
                                             .x = x.data,
@@ -438,13 +457,15 @@ void run_max_pool_index(const LibraryCall& call, Gpu& gpu) {
   const View &x = call.inputs[0], &out = call.outputs[0];
   if (options_as<PoolCall>(call.attrs).conv.last) {
     const std::int64_t each = channels_together(channels_last(x), x.shape[1]);
-    return launch_elements(gpu, channels_last_source(x.dtype, each), "largest", out.shape.numel() / each,
-                           pool_args(call, x, channels_second(out), out.shape.numel()));
+    const View windows = channels_second(out);
+    const std::string places = place_text(options_as<PoolCall>(call.attrs), x.shape, windows.shape);
+    return launch_elements(gpu, channels_last_source(x.dtype, each, places), "largest", out.shape.numel() / each,
+                           pool_args(call, x, windows, out.shape.numel()));
   }
   const std::int64_t n = out.shape.numel(), taps = taps_of_window(call, x, out);
   const int lanes = taps < 64 || taps > kMostTaps ? 1 : taps < 512 ? 8 : taps < 4096 ? 32 : kThreads;  // chosen
-  const KernelSource source{element_text(x.dtype) + fmt::format("constexpr int kLanes = {};\n", lanes) +
-                            texts::max_pool};
+  const KernelSource source{element_text(x.dtype) + place_text(options_as<PoolCall>(call.attrs), x.shape, out.shape) +
+                            fmt::format("constexpr int kLanes = {};\n", lanes) + texts::max_pool};
   const PoolArgs<void, void> args = pool_args(call, x, out, n);
   if (lanes == 1) return launch_elements(gpu, source, "largest", n, args);
   launch_blocks(gpu, source, "largest_by_lanes", ceil_div(n, kThreads / lanes), args);
@@ -479,7 +500,9 @@ void run_window_sum(const LibraryCall& call, Gpu& gpu) {
   if (p.each_tap) return make_columns(gpu, windows_of_taps(p, x, out), x, out, false);
   const std::int64_t taps = taps_of_window(call, x, out);
   const int lanes = taps < 32 ? 1 : taps < 256 ? 8 : 32;  // one where neighbours read neighbours; chosen, not measured
-  launch_elements(gpu, {element_text(x.dtype) + fmt::format("constexpr int kLanes = {};\n", lanes) + texts::window_sum},
+  launch_elements(gpu,
+                  {element_text(x.dtype) + place_text(p, x.shape, out.shape) +
+                   fmt::format("constexpr int kLanes = {};\n", lanes) + texts::window_sum},
                   "add_windows", n * lanes, pool_args(call, x, out, n));
 }
 
@@ -494,8 +517,10 @@ void run_window_spread(const LibraryCall& call, Gpu& gpu) {
         gpu, source_of_adding_up(x.dtype, false), "add_up", x.shape.numel(),
         AddUpArgs<void, void>{
             .x = x.data, .col = sums.data, .n = x.shape.numel(), .windows = windows_of_taps(p, x, sums)});
-  launch_elements(gpu, {element_text(x.dtype) + "constexpr int kLanes = 1;\n" + texts::window_sum}, "spread_windows",
-                  ceil_div(x.shape.numel(), kSpreadEach), pool_args(call, x, sums, x.shape.numel()));
+  launch_elements(
+      gpu,
+      {element_text(x.dtype) + place_text(p, x.shape, sums.shape) + "constexpr int kLanes = 1;\n" + texts::window_sum},
+      "spread_windows", ceil_div(x.shape.numel(), kSpreadEach), pool_args(call, x, sums, x.shape.numel()));
 }
 
 }  // namespace ebb::cuda

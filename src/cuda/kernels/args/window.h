@@ -58,8 +58,10 @@ struct AddGradientsArgs {
 EBB_ARGS(4, AddGradientsArgs);
 
 // One axis of the windows of a pool; adaptive: window i is [i*size/outputs, ((i + 1)*size + outputs - 1)/outputs).
+// by_: a divisor_word (core/divisor.h).
 struct PoolSide {
   i64 size, outputs, window, stride, padding, dilation, adaptive;
+  i64 by_size, by_outputs, by_stride;
 };
 
 constexpr int kSpreadEach = 4;  // neighbours of a thread that adds up windows (chosen, not measured)
@@ -73,7 +75,7 @@ struct PoolArgs {
   i64 n, channels, step_n, step_c, step_h, step_w;  // n: elements of the result
   PoolSide rows, columns;
 };
-EBB_ARGS(23, PoolArgs<u8, u8>);
+EBB_ARGS(29, PoolArgs<u8, u8>);
 
 // Gradients of windows, which go to their first largest elements: x and places have their channels last.
 template <class T>
@@ -84,7 +86,7 @@ struct SpreadToLargestArgs {
   i64 n, channels, step_n, step_h, step_w, step_c;  // of g; n: elements of x
   PoolSide rows, columns;
 };
-EBB_ARGS(23, SpreadToLargestArgs<u8>);
+EBB_ARGS(29, SpreadToLargestArgs<u8>);
 
 // The same of planes, all dense.
 template <class T>
@@ -95,6 +97,6 @@ struct SpreadInPlanesArgs {
   i64 n;
   PoolSide rows, columns;
 };
-EBB_ARGS(18, SpreadInPlanesArgs<u8>);
+EBB_ARGS(24, SpreadInPlanesArgs<u8>);
 
 }  // namespace ebb::cuda
