@@ -5,9 +5,9 @@
     decoders.py llama mamba2       # some, by transformers' names of their kinds
 
 Language models are the classes for causal language models, translation, images with text, and masked words. Each, in a process of its
-own, computes the loss and gradients of several calls (CALLS) with and without the patch: they are the same to 2e-5 (or to 2e-6 in f64, where
-models amplify f32's rounding), or both are errors of one type, or patch refuses the model in a ValueError, or this program ends with 1. Classes whose tiny configuration does not
-compute without the patch are counted as not tried. Run by run.py.
+own, computes the loss and gradients of several calls (CALLS) with and without the patch: they are the same to 2e-5 (or to 2e-6 in f64,
+where models amplify f32's rounding), or both are errors of one type, or patch refuses the model in a ValueError, or this program ends
+with 1. Classes whose tiny configuration does not compute without the patch are counted as not tried. Run by run.py.
 """
 
 import dataclasses
@@ -40,7 +40,9 @@ DROPOUT = "dropout attention_dropout resid_pdrop embd_pdrop attn_pdrop hidden_dr
 NO_DROPOUT = {name: 0.0 for name in [*DROPOUT.split(), "hidden_dropout_prob", "attention_probs_dropout_prob", "dropout_rate"]}
 OTHERS = dict(vocab_size=211, num_key_value_heads=2, num_experts_per_tok=2, first_k_dense_replace=1, mamba_expand=2, expand=2)
 OTHERS.update(pad_token_id=0, bos_token_id=1, eos_token_id=2, image_size=32, patch_size=8)
+OTHERS.update(num_kv_shared_layers=0, hidden_size_per_layer_input=8, vocab_size_per_layer_input=211, mamba_d_ssm=64)
 SIZES = {**WIDTH, **INNER, **LAYERS, **HEADS, **LENGTH, **EXPERTS, **SMALL, **ONES, **NO_DROPOUT, **OTHERS}
+OF_KIND = dict.fromkeys("dots3_note dots3_note_text glm4_moe_lite glm_moe_dsa".split(), {"num_key_value_heads": 4})
 SECONDS = 300
 
 MAPPINGS = ("CAUSAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MASKED_LM")
@@ -60,7 +62,8 @@ def sizes_of(cls):
     known = set(inspect.signature(cls.__init__).parameters)
     if dataclasses.is_dataclass(cls):
         known |= {field.name for field in dataclasses.fields(cls)}
-    return {name: size for name, size in SIZES.items() if cls.attribute_map.get(name, name) in known}
+    sizes = SIZES | OF_KIND.get(cls.model_type, {})
+    return {name: size for name, size in sizes.items() if cls.attribute_map.get(name, name) in known}
 
 
 def config_of(kind, mapping):

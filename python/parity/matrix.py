@@ -30,7 +30,7 @@ MODELS = [*ADAPTERS, "QLoRA, quantised head"]
 STRATEGIES = ["one process", "DDP", "FSDP2", "ZeRO-3"]
 WAYS = [(accumulation, compiled) for compiled in (False, True) for accumulation in (1, 4)]
 PACKAGES = ["torch", "transformers", "peft", "trl", "accelerate"]
-OPTIONAL = ["bitsandbytes", "deepspeed"]
+OPTIONAL = ["bitsandbytes", "deepspeed", "tokenizers", "huggingface_hub"]
 WORLD = 2
 
 

@@ -84,3 +84,50 @@ def test_trainer_evaluates_as_without_the_patch(options, tmp_path):
         )
         losses.append(transformers.Trainer(model=model, args=arguments, eval_dataset=rows).evaluate()["eval_loss"])
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+
+
+RESUMED = [{"label_smoothing_factor": 0.1}, {"gradient_checkpointing": True, "max_grad_norm": 0.5, "optim": "adafactor"}]
+RESUMED += [{"torch_compile": True, "torch_compile_backend": "aot_eager"}]
+
+
+@pytest.mark.parametrize("options", RESUMED, ids=lambda options: next(iter(options)))
+def test_trainer_goes_on_from_a_checkpoint_as_without_the_patch(options, tmp_path):
+    """Accumulation over rows of different lengths, an evaluation and a checkpoint after two of four steps."""
+    rows = [{"input_ids": row, "labels": row} for row in (ids.tolist()[: 9 + k % 5] for k, ids in enumerate(tokens(24)))]
+
+    def padded(batch):
+        longest = max(len(row["input_ids"]) for row in batch)
+        pad = {"input_ids": 0, "labels": -100}
+        return {name: torch.tensor([row[name] + [value] * (longest - len(row[name])) for row in batch]) for name, value in pad.items()}
+
+    def trained(patched):
+        torch._dynamo.reset()
+        for steps in (2, 4):
+            model = make()
+            if patched:
+                ebb.torch.patch(model)
+            arguments = transformers.TrainingArguments(
+                str(tmp_path / f"{patched}"),
+                per_device_train_batch_size=2,
+                gradient_accumulation_steps=3,
+                max_steps=steps,
+                logging_steps=1,
+                eval_strategy="steps",
+                eval_steps=2,
+                save_steps=2,
+                learning_rate=1e-2,
+                prediction_loss_only=True,
+                report_to=[],
+                use_cpu=True,
+                disable_tqdm=True,
+                **options,
+            )
+            trainer = transformers.Trainer(model, arguments, padded, train_dataset=rows, eval_dataset=rows[:5])
+            trainer.train(resume_from_checkpoint=steps == 4)
+        logs = [entry[key] for entry in trainer.state.log_history for key in ("loss", "grad_norm", "eval_loss") if key in entry]
+        return logs, dict(trainer.model.named_parameters())
+
+    (expected, theirs), (found, ours) = trained(False), trained(True)
+    assert found == pytest.approx(expected, rel=1e-4) and len(found) == 10
+    for name, weight in theirs.items():
+        assert (ours[name] - weight).abs().max().item() <= 1e-4 * weight.abs().max().item(), name

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "bind.h"
+#include "ebb/ops.h"
+#include "ops/index_nodes.h"
 
 namespace ebb::python {
 
@@ -20,6 +22,12 @@ void bind_index(const Api& api) {
   function(api, "one_hot", one_hot, "index"_a, "classes"_a = -1, "dtype"_a = DTypeObject{DType::i64});
   both(api, "argsort", argsort, "axis"_a = -1, "descending"_a = false);
   both(api, "sort", sort, "axis"_a = -1, "descending"_a = false);
+  // The elements at one place of the sorted order, and where they are: the other places need not be known.
+  api.module.def("_sorted_place", [](const Tensor& x, std::int64_t place, std::int64_t axis) {
+    const int along = normalize_axis("kthvalue", axis, x.rank());
+    const Tensor at = argsort_range(x, along, false, place, 1);
+    return std::pair(gather(x, along, at), at);
+  });
   both(api, "topk", topk, "k"_a, "axis"_a = -1, "largest"_a = true);
 }
 

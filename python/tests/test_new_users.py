@@ -493,6 +493,14 @@ def test_antialiased_pictures_keep_their_mean_and_linear_functions(mode):
         F.interpolate(x, (4, 4), mode="nearest", antialias=True)
 
 
+def test_conv_tbc_is_conv1d_with_axes_in_another_order():
+    x, weight, bias = (ebb.randn(*shape, dtype="f64") for shape in ((7, 2, 3), (4, 3, 5), (5,)))
+    for pad in (0, 2):
+        expected = F.conv1d(x.permute((1, 2, 0)), weight.permute((2, 1, 0)), bias, padding=pad).permute((2, 0, 1))
+        assert ebb.allclose(F.conv_tbc(x, weight, bias, pad), expected, atol=1e-12)
+    assert F.conv_tbc(x, weight[:1], bias).shape == (7, 2, 5)
+
+
 def test_grids_of_volumes_and_bicubic_grids_at_pixels_give_the_pixels():
     picture, volume = ebb.randn(1, 2, 4, 5, dtype="f64"), ebb.randn(1, 2, 3, 4, 5, dtype="f64")
     eye = ebb.eye(3, dtype="f64")[:2][None]
@@ -503,6 +511,42 @@ def test_grids_of_volumes_and_bicubic_grids_at_pixels_give_the_pixels():
         assert ebb.allclose(F.grid_sample(volume, grid, mode=mode, align_corners=False), volume, atol=1e-9)
     with pytest.raises(ValueError, match="mode is"):
         F.grid_sample(volume, grid, mode="cubic")
+
+
+def test_kthvalue_of_every_k():
+    x = ebb.tensor([[3, 1, 2, 1, 5], [9, 9, 9, 9, 9]])
+    for k in range(1, 6):
+        values, places = ebb.kthvalue(x, k)
+        assert values.tolist() == [sorted([3, 1, 2, 1, 5])[k - 1], 9]
+        assert ebb.take_along(x, places.unsqueeze(1), 1).squeeze(1).tolist() == values.tolist()
+        assert ebb.kthvalue(x.T, k, 0, keepdim=True).values.tolist() == [values.tolist()]
+    long = ebb.tensor(np.random.default_rng(5).permutation(4001).astype(np.float32))
+    for k in (1, 700, 4000, 4001):
+        found = ebb.kthvalue(long, k)
+        assert found.values.item() == k - 1 and long[found.indices].item() == k - 1
+
+
+def test_of_slices_copied_to_one_place_the_last_stays_and_gets_the_gradient():
+    for n in (30, 3):  # three slices are compared with one another, or numbered
+        x, s = (ebb.variable(ebb.randn(*shape, dtype="f64")) for shape in ((2, n), (2, 3)))
+        weight = ebb.arange(2.0 * n, dtype="f64").reshape((2, n)) + 1
+        y = ebb.index_copy(x, 1, ebb.tensor([2, 0, 2]), s)
+        assert ebb.allclose(y[:, 2], s[:, 2]) and ebb.allclose(y[:, 0], s[:, 1])
+        d = ebb.backward((y * weight).sum())
+        assert d[s].numpy().tolist() == [[0, 1, 3], [0, n + 1, n + 3]]
+        left = weight.numpy().copy()
+        left[:, [0, 2]] = 0
+        assert (d[x].numpy() == left).all()
+
+
+def test_an_affine_grid_is_a_product_with_coordinates_and_one():
+    theta = ebb.randn(2, 3, 4, dtype="f64")
+    grid = F.affine_grid(theta, (2, 1, 3, 4, 5), align_corners=True)
+    x, y, z = -1 + 2 * 3 / 4, -1 + 2 * 1 / 3, 1.0  # of element [2, 1, 3]
+    expected = theta @ ebb.tensor([x, y, z, 1.0], dtype="f64")
+    assert ebb.allclose(grid[:, 2, 1, 3], expected, atol=1e-12)
+    half = F.affine_grid(theta[:, :2, :3].cast("bf16"), (2, 1, 3, 4), align_corners=False)
+    assert half.dtype == ebb.bf16 and half.shape == (2, 3, 4, 2)
 
 
 @pytest.mark.parametrize("dtype", ["bool", "u8", "f16", "bf16", "i32", "f32", "i64", "f64"])

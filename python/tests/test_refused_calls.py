@@ -32,6 +32,18 @@ CALLS = {
         lambda: ebb.conv3d(ebb.ones((1, 1, 4, 4, 4)), ebb.ones((1, 1, 2, 2, 2)), None, 2, "same"),
         "conv3d: padding='same' needs a stride of 1",
     ),
+    "affine_grid, theta": (
+        lambda: nn.functional.affine_grid(CUBE, (2, 1, 5, 5)),
+        "affine_grid: theta of shape \\(2, 3, 4\\) does not fit, a size of \\(2, 1, 5, 5\\) needs \\(2, 2, 3\\)",
+    ),
+    "conv_tbc, channels": (
+        lambda: nn.functional.conv_tbc(CUBE, CUBE, ebb.ones(4)),
+        "conv_tbc: needs an input .* got shapes \\(2, 3, 4\\) and \\(2, 3, 4\\)",
+    ),
+    "conv_tbc, kernel": (
+        lambda: nn.functional.conv_tbc(CUBE, ebb.ones((5, 4, 2)), ebb.ones(2), 1),
+        "conv_tbc: a kernel of 5 does not fit into 2 steps with a padding of 1",
+    ),
     "mean": (lambda: ebb.mean(X, dtype=ebb.i64), "mean: the dtype of a mean must be floating"),
     "multinomial, rank": (lambda: ebb.multinomial(CUBE, 1), "multinomial: needs a vector or a matrix"),
     "multinomial, dtype": (lambda: ebb.multinomial(X.cast("i64"), 1), "multinomial: needs a vector or a matrix of floats"),

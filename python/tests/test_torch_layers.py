@@ -4,6 +4,7 @@
 import copy
 import pickle
 
+import numpy as np
 import pytest
 
 import ebb
@@ -158,6 +159,26 @@ def test_unique_rows_are_in_lexicographic_order():
     rows, inverse, counts = ebb.unique(x, return_inverse=True, return_counts=True, dim=0)
     assert rows.tolist() == [[1, 3], [1, 9], [2, 1]] and inverse.tolist() == [2, 1, 2, 0] and counts.tolist() == [1, 1, 2]
     assert ebb.unique(x.T, dim=1).tolist() == [[1, 1, 2], [3, 9, 1]]
+
+
+def test_trapezoids_of_equal_width_count_the_ends_half():
+    for dtype in ("f64", "f32", "bf16"):
+        for size in (1, 2, 3, 37):
+            y = ebb.variable(ebb.tensor(np.sin(np.arange(size * 6.0)).reshape(2, size, 3)).cast(dtype))
+            area = ebb.trapezoid(y, dx=0.5, dim=1)
+            values = y.cast("f64").numpy()
+            close = {"f64": 1e-13, "f32": 1e-5, "bf16": 0.03}[dtype]
+            assert area.dtype == y.dtype
+            np.testing.assert_allclose(area.cast("f64").numpy(), np.trapezoid(values, dx=0.5, axis=1), atol=close)
+            slope = ebb.backward((area * 2).sum())[y].cast("f64").numpy()
+            weights = np.ones(size) if size > 1 else np.zeros(1)
+            weights[[0, -1]] /= 2
+            np.testing.assert_array_equal(slope, np.broadcast_to(weights[:, None], slope.shape))
+    y = ebb.variable(ebb.tensor([1.0, 2.0, 4.0], dtype="f64"))
+    assert ebb.hessian(lambda y: ebb.trapezoid(y * y), y).numpy().diagonal().tolist() == [1, 2, 1]
+    infinity, nan = float("inf"), float("nan")
+    found = ebb.trapezoid(ebb.tensor([[infinity, 0, 1], [infinity, 0, -infinity], [0, infinity, 1], [0, 1, nan]])).tolist()
+    assert found[0] == found[2] == infinity and np.isnan(found[1]) and np.isnan(found[3])
 
 
 def test_trapezoids_along_any_axis():

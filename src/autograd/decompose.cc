@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "autograd/factors.h"
 #include "backend/backend.h"
 #include "core/blas.h"
 #include "core/format_error.h"
@@ -16,6 +17,7 @@
 #include "ebb/ops.h"
 #include "graph/node.h"
 #include "ops/build.h"
+#include "ops/determinants.h"
 
 // Fortran's symbols, exported by libopenblas. The trailing lengths of character arguments are part of gfortran's
 // calling convention.
@@ -334,17 +336,36 @@ std::vector<Tensor> qr_rule(const Tensor& grad, const Tensor& output, const std:
 
 }  // namespace
 
-namespace {
-
-// log det of A, and of A with its first row negated: NaN where that is negative, and -inf where it is 0. Both are
-// factored in one call, with the same pivots.
-std::pair<Tensor, Tensor> logarithms_of_both_signs(const Tensor& a) {
-  const Tensor factors = where(arange(a.size(-1)) == 0, -1.0, ones({a.size(-1)}, a.dtype()));
-  const Tensor both = logdet(stack({a, a * unsqueeze(factors, -1)}, 0));
-  return {select(both, 0, 0), select(both, 0, 1)};
+Tensor inv(const Tensor& a) {
+  if (a.rank() < 2 || a.size(-1) < kSharedFactors || a.size(-2) != a.size(-1) || !is_floating(a.dtype()))
+    return inv_alone(a);
+  return cast(inverse_by_factors(widen(a)), a.dtype());
 }
 
-}  // namespace
+Tensor det(const Tensor& a) {
+  if (a.rank() < 2 || a.size(-1) < kSharedFactors || a.size(-2) != a.size(-1) || !is_floating(a.dtype()))
+    return det_alone(a);
+  return custom_function(
+      [](const std::vector<Tensor>& x) { return cast(determinant_of(packed_factors(widen(x[0]))), x[0].dtype()); },
+      [](const Tensor& grad, const Tensor&, const std::vector<Tensor>& x) {
+        return std::vector<Tensor>{det_backward(grad, x[0])};
+      },
+      {a});
+}
+
+Tensor logdet(const Tensor& a) {
+  if (a.rank() < 2 || a.size(-1) < kSharedFactors || a.size(-2) != a.size(-1) || !is_floating(a.dtype()))
+    return logdet_alone(a);
+  return custom_function(
+      [](const std::vector<Tensor>& x) {
+        const auto [sign, size] = signed_logarithm_of(packed_factors(widen(x[0])));
+        return cast(where(sign < 0, std::numeric_limits<double>::quiet_NaN(), size), x[0].dtype());
+      },
+      [](const Tensor& grad, const Tensor&, const std::vector<Tensor>& x) {
+        return std::vector<Tensor>{logdet_backward(grad, x[0])};
+      },
+      {a});
+}
 
 // y = log |det A|    dA = g·A⁻ᵀ, whatever the sign
 std::pair<Tensor, Tensor> slogdet(const Tensor& a) {
@@ -353,22 +374,13 @@ std::pair<Tensor, Tensor> slogdet(const Tensor& a) {
   require(a.size(-2) == n, "slogdet: needs square matrices, got shape {}", a.shape());
   const Tensor wide = widen(a);
   if (n == 0) return {cast(det(a), a.dtype()), cast(log(det(wide)), a.dtype())};
-  Tensor sign;
-  {
-    NoHistory scope;
-    const auto [plus, minus] = logarithms_of_both_signs(wide);
-    const Tensor of_plus = where(plus == -std::numeric_limits<double>::infinity(), 0.0, ones_like(plus));
-    sign = where(isnan(plus), where(isnan(minus), minus, -1.0), of_plus);
-  }
-  const Tensor size = custom_function(
-      [](const std::vector<Tensor>& x) {
-        const auto [plus, minus] = logarithms_of_both_signs(x[0]);
-        return where(isnan(plus), minus, plus);
-      },
-      [](const Tensor& grad, const Tensor&, const std::vector<Tensor>& x) {
-        return std::vector<Tensor>{logdet_backward(grad, x[0])};
-      },
-      {wide});
+  const Tensor sign = signed_logarithm_of(packed_factors(wide)).first;
+  const Tensor size =
+      custom_function([](const std::vector<Tensor>& x) { return signed_logarithm_of(packed_factors(x[0])).second; },
+                      [](const Tensor& grad, const Tensor&, const std::vector<Tensor>& x) {
+                        return std::vector<Tensor>{logdet_backward(grad, x[0])};
+                      },
+                      {wide});
   return {cast(sign, a.dtype()), cast(size, a.dtype())};
 }
 

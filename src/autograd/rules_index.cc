@@ -16,9 +16,17 @@ namespace {
 
 using Cotangents = std::vector<Tensor>;
 
-// Elements of src that survive a scatter: those not overwritten by a later one with the same target. They are numbered
-// in i32 if that is enough: half of the bytes of all those numbers.
+// Elements of src that survive a scatter: those not overwritten by a later one with the same target. Few elements per
+// line are compared with one another. Otherwise they are numbered, in i32 if that is enough: half of the bytes.
 Tensor stayed(const Shape& shape, int axis, const Tensor& index) {
+  const std::int64_t few = index.shape()[axis];
+  if (few > 0 && few <= shape[axis] / few && index.rank() < Shape::kMaxRank) {
+    const int last = index.rank() - 1;
+    const Tensor at = transpose(index, axis, last), place = arange(few);
+    const Tensor later = unsqueeze(place, 0) > unsqueeze(place, 1);
+    const Tensor same = logical_and(unsqueeze(at, -1) == unsqueeze(at, -2), later);
+    return transpose(logical_not(any(same, {last + 1}, false)), axis, last);
+  }
   const DType dtype = index.numel() <= std::numeric_limits<std::int32_t>::max() ? DType::i32 : DType::i64;
   const Tensor number = reshape(arange(0, index.numel(), 1, dtype), index.shape());
   const Tensor last = scatter_node(full(shape, -1, dtype), axis, index, number);

@@ -77,58 +77,76 @@ namespace {
 // devices (chosen, not measured).
 constexpr std::int64_t kMostTerms = 64;
 
-struct Pair {
-  Band band, back;
-};
-
-Tensor multiply_together(const Tensor& x, int axis, std::span<const Pair> bands) {
-  BandedCall call{.axes = static_cast<std::int64_t>(bands.size())};
-  std::vector<std::int64_t> index;
-  std::vector<double> weights;
-  std::int64_t before = 1, inner = 1;
-  for (int d = 0; d < axis; ++d) before *= x.size(d);
-  for (int d = axis + static_cast<int>(bands.size()); d < x.rank(); ++d) inner *= x.size(d);
-  Shape from{before}, to{before}, result = x.shape();
-  for (std::size_t a = 0; a < bands.size(); ++a) {
-    const auto& [band, back] = bands[a];
-    call.taps[a] = {band.taps(), back.taps()};
-    band.append_to(index, weights);
-    back.append_to(index, weights);
-    const int d = static_cast<int>(a) + 1;
-    from = from.inserted(d, band.columns());
-    to = to.inserted(d, band.rows());
-    result = result.with(axis + d - 1, band.rows());
-  }
-  from = from.inserted(from.rank(), inner);
-  to = to.inserted(to.rank(), inner);
-  const auto entries = static_cast<std::int64_t>(index.size()) / 2, numbers = static_cast<std::int64_t>(weights.size());
-  const Tensor w = x.dtype() == DType::f64
-                       ? numbers_of_formula(weights, Shape{numbers})
-                       : numbers_of_formula(std::vector<float>(weights.begin(), weights.end()), Shape{numbers});
-  return reshape(banded_node(reshape(x, from), numbers_of_formula(index, Shape{entries, 2}), w, call, to), result);
-}
-
 }  // namespace
 
-Tensor multiply_by_bands(const Tensor& x, int axis, const std::vector<Band>& bands) {
-  std::vector<Pair> pairs;
+BandedProduct::BandedProduct(const std::vector<Band>& bands, bool in_f64) {
+  std::vector<Band> backs;
   std::int64_t terms = 1, terms_back = 1;
   for (const Band& band : bands) {
-    const auto& [made, back] = pairs.emplace_back(Pair{band, band.transposed()});
-    terms = checked_product("interpolate", terms, made.taps());
-    terms_back = checked_product("interpolate", terms_back, back.taps());
+    backs.push_back(band.transposed());
+    terms = checked_product("interpolate", terms, band.taps());
+    terms_back = checked_product("interpolate", terms_back, backs.back().taps());
   }
-  if (pairs.size() < 2 || std::max(terms, terms_back) <= kMostTerms) return multiply_together(x, axis, pairs);
-  std::vector<std::size_t> order(pairs.size());
+  std::vector<std::size_t> order(bands.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  // Axes that become shorter come first.
-  const auto growth = [&](std::size_t a) {
-    return static_cast<double>(bands[a].rows()) / static_cast<double>(bands[a].columns());
+  const bool together = bands.size() < 2 || std::max(terms, terms_back) <= kMostTerms;
+  if (!together) {  // axes that become shorter come first
+    const auto growth = [&](std::size_t a) {
+      return static_cast<double>(bands[a].rows()) / static_cast<double>(bands[a].columns());
+    };
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return growth(a) < growth(b); });
+  }
+  const auto add_call = [&](std::span<const std::size_t> axes) {
+    Call& call = calls_.emplace_back();
+    call.first = static_cast<int>(axes.front());
+    call.options.axes = static_cast<std::int64_t>(axes.size());
+    std::vector<std::int64_t> index;
+    std::vector<double> weights;
+    for (std::size_t k = 0; k < axes.size(); ++k) {
+      const Band &band = bands[axes[k]], &back = backs[axes[k]];
+      call.axes.push_back({band.rows(), band.columns()});
+      call.options.taps[k] = {band.taps(), back.taps()};
+      band.append_to(index, weights);
+      back.append_to(index, weights);
+    }
+    const auto entries = static_cast<std::int64_t>(index.size()) / 2;
+    const Shape numbers{static_cast<std::int64_t>(weights.size())};
+    call.index = numbers_of_formula(index, Shape{entries, 2});
+    call.weights = in_f64 ? numbers_of_formula(weights, numbers)
+                          : numbers_of_formula(std::vector<float>(weights.begin(), weights.end()), numbers);
   };
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return growth(a) < growth(b); });
-  Tensor y = widen(x);
-  for (const std::size_t a : order) y = multiply_together(y, axis + static_cast<int>(a), {&pairs[a], 1});
+  const std::size_t axes_per_call = together ? order.size() : 1;
+  for (std::size_t k = 0; k < order.size(); k += axes_per_call) add_call(std::span(order).subspan(k, axes_per_call));
+}
+
+Tensor BandedProduct::of(const Tensor& x, int axis) const {
+  Tensor y = calls_.size() > 1 ? widen(x) : x;
+  for (const Call& call : calls_) {
+    const int first = axis + call.first, behind = first + static_cast<int>(call.axes.size());
+    std::int64_t before = 1, inner = 1;
+    for (int d = 0; d < first; ++d) before *= y.size(d);
+    for (int d = behind; d < y.rank(); ++d) inner *= y.size(d);
+    Shape from{before}, to{before}, result = y.shape();
+    for (std::size_t a = 0; a < call.axes.size(); ++a) {
+      const int d = static_cast<int>(a) + 1;
+      from = from.inserted(d, call.axes[a].columns);
+      to = to.inserted(d, call.axes[a].rows);
+      result = result.with(first + d - 1, call.axes[a].rows);
+    }
+    from = from.inserted(from.rank(), inner);
+    to = to.inserted(to.rank(), inner);
+    y = reshape(banded_node(reshape(y, from), call.index, call.weights, call.options, to), result);
+  }
   return cast(y, x.dtype());
+}
+
+std::size_t BandedProduct::bytes() const {
+  std::size_t total = 0;
+  for (const Call& call : calls_) {
+    for (const Tensor& table : {call.index, call.weights})
+      total += static_cast<std::size_t>(table.numel()) * size_of(table.dtype());
+  }
+  return total;
 }
 
 }  // namespace ebb

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -36,8 +37,26 @@ class Band {
   std::vector<double> weights_;
 };
 
-// x multiplied by a matrix along each axis from `axis` on, in its compute dtype, and rounded once.
-Tensor multiply_by_bands(const Tensor& x, int axis, const std::vector<Band>& bands);
+// A matrix along each of some neighbouring axes: which of them are one call, and their tables.
+class BandedProduct {
+ public:
+  BandedProduct(const std::vector<Band>& bands, bool in_f64);
+  // x multiplied by the matrices, the first along `axis`, in its compute dtype, and rounded once.
+  Tensor of(const Tensor& x, int axis) const;
+  std::size_t bytes() const;  // of the tables
+
+ private:
+  struct Axis {
+    std::int64_t rows, columns;
+  };
+  struct Call {
+    int first = 0;  // of its axes, counted from the product's
+    std::vector<Axis> axes;
+    BandedCall options;
+    Tensor index, weights;
+  };
+  std::vector<Call> calls_;
+};
 
 // See calls/banded.h; `shape`: of the result.
 Tensor banded_node(const Tensor& x, const Tensor& index, const Tensor& weights, const BandedCall& call,

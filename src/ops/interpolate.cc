@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Other sizes of the axes after the channels: a banded matrix per axis, but for means of windows, which are pools.
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 #include "core/format_error.h"
 #include "ebb/ops.h"
@@ -96,6 +101,71 @@ Band filtered(const Resize& r, bool cubic) {
   return band;
 }
 
+enum class Kind : std::int64_t { nearest, nearest_exact, linear, cubic };
+
+Band band_of(const Resize& r, Kind kind, bool antialias) {
+  if (r.is_identity()) return Band::identity(r.from);
+  if (antialias) return filtered(r, kind == Kind::cubic);
+  if (kind == Kind::linear) return linear(r);
+  return kind == Kind::cubic ? cubic(r) : nearest(r, kind == Kind::nearest_exact);
+}
+
+// Tables of one call after the other: those made last are kept, because making them takes longer than using them (for a
+// line of 100,001 elements six times as long).
+class Products {
+ public:
+  using Product = std::shared_ptr<const BandedProduct>;
+  using Key = std::vector<std::int64_t>;
+
+  template <class Make>
+  Product find_or_make(const Key& key, Make&& make) {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto at = std::find_if(kept_.begin(), kept_.end(), [&](const Entry& e) { return e.key == key; });
+      if (at != kept_.end()) {
+        std::rotate(kept_.begin(), at, at + 1);
+        return kept_.front().product;
+      }
+    }
+    const Product made = std::make_shared<const BandedProduct>(make());
+    const std::size_t bytes = made->bytes();
+    if (bytes > kMostBytes) return made;
+    std::vector<Entry> dropped;  // freed without the lock
+    const std::lock_guard lock(mutex_);
+    kept_.insert(kept_.begin(), {key, made, bytes});
+    bytes_ += bytes;
+    while (bytes_ > kMostBytes || kept_.size() > kMost) {
+      bytes_ -= kept_.back().bytes;
+      dropped.push_back(std::move(kept_.back()));
+      kept_.pop_back();
+    }
+    return made;
+  }
+
+ private:
+  static constexpr std::size_t kMostBytes = std::size_t{16} << 20, kMost = 32;  // chosen, not measured
+  struct Entry {
+    Key key;
+    Product product;
+    std::size_t bytes;
+  };
+  std::mutex mutex_;
+  std::vector<Entry> kept_;  // the one used last comes first
+  std::size_t bytes_ = 0;
+};
+
+Products::Product product_of(const std::vector<Resize>& sizes, Kind kind, bool antialias, bool in_f64) {
+  static Products& products = *new Products;  // outlives every thread
+  Products::Key key{static_cast<std::int64_t>(kind), antialias, in_f64};
+  for (const Resize& r : sizes)
+    key.insert(key.end(), {r.from, r.to, std::bit_cast<std::int64_t>(r.step), r.align_corners});
+  return products.find_or_make(key, [&] {
+    std::vector<Band> bands;
+    for (const Resize& r : sizes) bands.push_back(band_of(r, kind, antialias));
+    return BandedProduct(bands, in_f64);
+  });
+}
+
 // Means of windows, along one axis.
 Tensor areas(const Tensor& x, const Resize& r) {
   const Tensor last = transpose(x, r.axis, -1);
@@ -162,14 +232,12 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
   while (!sizes.empty() && sizes.back().is_identity()) sizes.pop_back();
   while (!sizes.empty() && sizes.front().is_identity()) sizes.erase(sizes.begin());
   if (sizes.empty()) return x;
-  std::vector<Band> bands;
-  for (const Resize& r : sizes)
-    bands.push_back(r.is_identity() ? Band::identity(r.from)
-                    : o.antialias   ? filtered(r, cubically)
-                    : nearby        ? nearest(r, exact)
-                    : cubically     ? cubic(r)
-                                    : linear(r));
-  return multiply_by_bands(x, sizes.front().axis, bands);
+  return product_of(sizes,
+                    nearby      ? exact ? Kind::nearest_exact : Kind::nearest
+                    : cubically ? Kind::cubic
+                                : Kind::linear,
+                    o.antialias, x.dtype() == DType::f64)
+      ->of(x, sizes.front().axis);
 }
 
 }  // namespace ebb

@@ -6,6 +6,7 @@
 #include "ebb/ops.h"
 #include "graph/node.h"
 #include "ops/build.h"
+#include "ops/determinants.h"
 #include "ops/product.h"
 
 namespace ebb {
@@ -131,7 +132,7 @@ Tensor solve(const Tensor& a, const Tensor& b) {
   return vectors ? reshape(x, x.shape().without(x.rank() - 1)) : x;
 }
 
-Tensor inv(const Tensor& a) {
+Tensor inv_alone(const Tensor& a) {
   require_square("inv", a);
   // In a's own shape: a single matrix with a batch of as many matrices would be interpreted as a batch of vectors.
   return solve(a, expand(eye(a.shape()[a.rank() - 1], {}, a.dtype()), a.shape()));
@@ -155,7 +156,7 @@ Tensor small_det(const Tensor& a, std::int64_t n) {
 
 }  // namespace
 
-Tensor det(const Tensor& a) {
+Tensor det_alone(const Tensor& a) {
   require_square("det", a);
   const std::int64_t n = a.shape()[a.rank() - 1];
   const Tensor wide = widen(a);
@@ -163,7 +164,7 @@ Tensor det(const Tensor& a) {
   return cast(y, a.dtype());
 }
 
-Tensor logdet(const Tensor& a) {
+Tensor logdet_alone(const Tensor& a) {
   require_square("logdet", a);
   const Tensor wide = widen(a);
   return cast(make_node(Op::logdet, wide.dtype(), batch_of(a.shape()), {wide}), a.dtype());

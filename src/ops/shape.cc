@@ -263,12 +263,21 @@ std::pair<Tensor, Tensor> columns_and_diagonal(const char* op, const Tensor& x, 
 
 }  // namespace
 
+// Where most columns or rows of a triangle are behind its diagonal, they are zeros that are only written.
 Tensor tril(const Tensor& x, std::int64_t diagonal) {
   const auto [columns, passed] = columns_and_diagonal("tril", x, diagonal);
+  const int last = x.rank() - 1;
+  const std::int64_t rows = x.size(last - 1), all = x.size(last);
+  const std::int64_t reach = std::clamp<std::int64_t>(rows + std::clamp(diagonal, -rows, all), 0, all);
+  if (reach < all - reach) return pad_zero(tril(narrow(x, last, 0, reach), diagonal), last, 0, all - reach);
   return where(columns <= passed, x, 0);
 }
 Tensor triu(const Tensor& x, std::int64_t diagonal) {
   const auto [columns, passed] = columns_and_diagonal("triu", x, diagonal);
+  const int down = x.rank() - 2;
+  const std::int64_t all = x.size(down), width = x.size(down + 1);
+  const std::int64_t reach = std::clamp<std::int64_t>(width - std::clamp(diagonal, -all, width), 0, all);
+  if (reach < all - reach) return pad_zero(triu(narrow(x, down, 0, reach), diagonal), down, 0, all - reach);
   return where(columns >= passed, x, 0);
 }
 
@@ -305,12 +314,32 @@ Tensor diag(const Tensor& x, std::int64_t offset) {
 
 // ---- layout ---------------------------------------------------------------------------------------------------------
 
+namespace {
+
+// Whether only axes of one element change places: then no element does.
+bool moves_nothing(const Node& permute) {
+  const auto order = unpack_axes(permute.attrs.i[0]);
+  int last = -1;
+  for (int d = 0; d < permute.shape.rank(); ++d) {
+    if (permute.shape[d] == 1) continue;
+    const int axis = order[static_cast<std::size_t>(d)];
+    if (axis < last) return false;
+    last = axis;
+  }
+  return true;
+}
+
+}  // namespace
+
 Tensor contiguous(const Tensor& x) {
   require(x.defined(), "contiguous: the input has no value (a default-constructed Tensor)");
   // The result of an operation is stored row-major; a view of it may not be, unless it is only a reshape.
   const auto lies_somewhere = [](const Tensor& t) { return t.evaluated() || is_placeholder(*t.node()); };
+  const auto is_reshape = [](const Node& n) {
+    return n.op == Op::reshape || (n.op == Op::permute && moves_nothing(n)) || info(n.op).cls == OpClass::alias;
+  };
   Tensor from = x;
-  while (!lies_somewhere(from) && (from.node()->op == Op::reshape || info(from.node()->op).cls == OpClass::alias)) {
+  while (!lies_somewhere(from) && is_reshape(*from.node())) {
     const Tensor input = input_of(from, 0);
     if (input.defined()) from = input;  // else another thread has just evaluated it
   }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 
+#include "calls/factors.h"
 #include "calls/triangular_solve.h"
 #include "core/format_error.h"
 #include "cuda/backend.h"
@@ -15,6 +16,11 @@ namespace ebb::testing {
 namespace {
 
 class FactorisationsOnGpu : public LibraryOnGpu {};
+
+Tensor packed_factors(const std::vector<Tensor>& in) {
+  const Shape& a = in[0].shape();
+  return make_node(Op::det, in[0].dtype(), a.with(1, a[1] + 1), in, with_options(FactorsCall{})).eval();
+}
 
 // The operations themselves, which take halves, too: with more rows than a block has threads, in batches, broadcast,
 // transposed and empty.
@@ -54,6 +60,7 @@ TEST_P(FactorisationsOnGpu, Factorisations) {
       if (n <= 40)
         same("det" + size, {cast(noise / std::sqrt(static_cast<double>(9 * n + 1)), dtype).eval()}, call(Op::det));
       same("logdet" + size, {good}, call(Op::logdet));
+      if (!is_half(dtype)) same("factors" + size, {a}, packed_factors);
       for (int kind = 0; kind < (n <= 40 ? 8 : 1); ++kind) {
         const Attrs attrs = with_options(TriangularSolveCall{(kind & 1) != 0, (kind & 2) != 0, (kind & 4) != 0});
         const Tensor t = cast(randn({count, n, n}) / static_cast<double>(n + 1) + eye(n), dtype).eval();
@@ -67,6 +74,23 @@ TEST_P(FactorisationsOnGpu, Factorisations) {
   same("logdet of matrices with determinants below 0 and of 0",
        {cast(tensor({{{0.0, 1.0}, {1.0, 0.0}}, {{1.0, 2.0}, {2.0, 4.0}}, {{-1.0, 0.0}, {0.0, -2.0}}}), dtype).eval()},
        call(Op::logdet));
+}
+
+// With gradients, from factors that both share; of matrices with positive, negative and no determinants.
+TEST_P(FactorisationsOnGpu, DeterminantsShareTheirFactors) {
+  for (const std::int64_t n : {5, 33, 70}) {
+    const Tensor noise = randn({2, n, n}) / std::sqrt(static_cast<double>(n)) + flip(eye(n), {1}) * 2;
+    const Tensor a = cast(noise, GetParam()).eval();
+    const std::string size = fmt::format(" of {} rows", n);
+    compare("det" + size, {a}, [](const std::vector<Tensor>& in) { return det(in[0]); });
+    compare("logdet" + size, {a}, [](const std::vector<Tensor>& in) {
+      return where(isnan(logdet(in[0])), 0.0, logdet(matmul(in[0], transpose(in[0], 1, 2)) + eye(in[0].size(-1))));
+    });
+    compare("slogdet" + size, {a}, [](const std::vector<Tensor>& in) {
+      const auto [sign, size_of] = slogdet(in[0]);
+      return sign * 3 + size_of;
+    });
+  }
 }
 
 // cuSOLVER for matrices of three rows and more, and up to 40 rows all at a time.
@@ -128,6 +152,7 @@ TEST_P(FactorisationsOnGpu, FactorisationsByCusolver) {
       same("solve, one matrix" + size, {expand(cast(noise.slice(0, 0, 1), dtype).eval(), {count, n, n}), b}, Op::solve);
       if (n <= 40) same("det" + size, {cast(noise / std::sqrt(static_cast<double>(9 * n + 1)), dtype).eval()}, Op::det);
       same("logdet" + size, {good}, Op::logdet);
+      if (!is_half(dtype)) expect_same(packed_factors({a}), packed_factors({a.to(kGpu)}), "factors" + size);
     }
   }
   EXPECT_TRUE(!device_is_emulated() || emulated_solver_calls() > before);

@@ -236,7 +236,7 @@ TEST_P(LinesOnGpu, GradientsOfProducts) {
 
 // Ties, NaN and infinities; a line has the same bits alone and among others.
 TEST_P(LinesOnGpu, GradientsOfExtremaSoFar) {
-  for (const std::int64_t n : {5, 40, 700, 4100}) {
+  for (const std::int64_t n : {5, 40, 700, 4100, 8300}) {
     for (const int axis : {0, 1}) {
       const Tensor x = axis == 1 ? tied({9, n}, GetParam()) : transpose(tied({9, n}, GetParam()), 0, 1).eval();
       const auto of = [&](bool largest) {

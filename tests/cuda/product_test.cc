@@ -120,6 +120,9 @@ TEST_P(ProductsOnGpu, PartsOfASumAreAPlan) {
       EXPECT_EQ(parts(m, 1024, 16384), 4);
       EXPECT_EQ(parts(m, 256, 16385), 4);
       EXPECT_EQ(parts(m, 256, 100'003), 24);
+      EXPECT_EQ(parts(m, 192, 12288), 3);
+      EXPECT_EQ(parts(m, 256, 8191), 1);
+      EXPECT_EQ(parts(m, 257, 12288), 1);
       EXPECT_EQ(parts(m, 1025, 16384), 1);
       EXPECT_EQ(parts(m, 1024, 16383), 1);
     }
@@ -268,8 +271,8 @@ TEST_P(ProductsOnGpu, ProductsOfOddSizes) {
   gpu.set_model(before);
 }
 
-// Halves with few terms, or with long sums for few columns, small matrices of floats, and f32 with long sums for few rows
-// have kernels of their own: cuBLASLt sees none of them.
+// Halves with few terms, or with long sums for few columns, small matrices of floats, and f32 with long sums for few
+// rows have kernels of their own: cuBLASLt sees none of them.
 TEST_P(ProductsOnGpu, ThinProducts) {
   for (const auto& [m, k, n] : {std::array<std::int64_t, 3>{1, 3, 37},
                                 {9, 1, 40},

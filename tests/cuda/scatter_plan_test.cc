@@ -137,6 +137,7 @@ TEST(ScatterPlans, ElementsThatAreNotAddedHaveAThreadEach) {
   EXPECT_EQ(scatter_plan_of(Op::scatter, DType::f32, {1 << 20, 7}, {1 << 20, 7}, 1),
             "thread per line, its places in 7168 bytes of shared memory for 256");
   EXPECT_EQ(scatter_plan_of(Op::scatter, DType::f32, {1 << 20, 9}, {1 << 20, 9}, 1), "thread per line");
+  EXPECT_EQ(scatter_plan_of(Op::scatter, DType::bf16, {2049, 16385}, {2049, 5}, 1), "thread per line");
 }
 
 }  // namespace

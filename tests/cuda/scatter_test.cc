@@ -7,6 +7,7 @@
 #include "cuda/backend.h"
 #include "cuda/library_on_gpu.h"
 #include "cuda/runtime/gpu.h"
+#include "expect_error.h"
 #include "ops/index_nodes.h"
 
 namespace ebb::testing {
@@ -167,6 +168,30 @@ TEST_P(ScatterOnGpu, ShortLinesHaveTheSameBitsInEveryBatch) {
     EXPECT_TRUE(std::equal(alone.begin(), alone.end(), all.begin() + 3 * places)) << places;
     EXPECT_TRUE(std::equal(slices_alone.begin(), slices_alone.end(), all_slices.begin() + 3 * places)) << places;
   }
+}
+
+// Rows of bytes that 16 is no multiple of, of slices and of one, whose last words are not full.
+TEST_P(ScatterOnGpu, SelectsShortRows) {
+  for (const std::int64_t inner : {1, 2, 3, 7, 17, 34, 65}) {
+    for (const std::int64_t outer : {1, 3}) {
+      const Tensor x = real({outer, 11, inner}), index = randint(0, 11, {29}).eval();
+      const std::vector<double> numbers = x.to_vector<double>();
+      const std::vector<std::int64_t> at = index.to_vector<std::int64_t>();
+      std::vector<double> want;
+      for (std::int64_t o = 0; o < outer; ++o) {
+        for (const std::int64_t row : at) {
+          for (std::int64_t c = 0; c < inner; ++c)
+            want.push_back(numbers[static_cast<std::size_t>((o * 11 + row) * inner + c)]);
+        }
+      }
+      const std::string what = fmt::format("{} slices of rows of {}", outer, inner);
+      EXPECT_EQ(index_select(x.to(kGpu), 1, index.to(kGpu)).to_vector<double>(), want) << what;
+      const Tensor wide = cat({x, x}, 1).to(kGpu).eval();
+      EXPECT_EQ(index_select(wide.slice(1, 0, 11), 1, index.to(kGpu)).to_vector<double>(), want) << what << ", of more";
+    }
+  }
+  const Tensor wrong = index_select(real({5, 3}).to(kGpu), 0, tensor({1, 5}).to(kGpu));
+  EXPECT_THROW_MESSAGE(wrong.to_vector<double>(), "index_select: index[1] = 5 is outside [0, 5)");
 }
 
 // Few elements and many, several per place, above x or below it.

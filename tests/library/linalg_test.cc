@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "arrays.h"
+#include "calls/factors.h"
 #include "calls/triangular_solve.h"
 #include "ebb/memory.h"
 #include "expect_error.h"
@@ -239,6 +240,32 @@ TEST(Det, AgreesWithEliminationAndItsLogarithm) {
           }
         });
       }
+    }
+  }
+}
+
+// The factors multiplied are the rows of A in the order that the last row tells, and its sign the exchanges.
+TEST(Factors, FactorsMultiplyToTheRowsOfA) {
+  std::mt19937 rng(11);
+  for (const std::int64_t n : {1, 2, 7, 8, 9, 40, 130}) {
+    const Array a = matrices(DType::f64, {3, n, n}, Layout::transposed, rng, false);
+    const Array lu = run_call(Op::det, with_options(FactorsCall{}), {&a}, DType::f64, {3, n + 1, n});
+    for (std::int64_t m = 0; m < 3; ++m) {
+      std::vector<std::int64_t> rows;
+      for (std::int64_t i = 0; i < n; ++i) rows.push_back(std::llabs(std::llround(lu.get({m, n, i}))) - 1);
+      for (std::int64_t i = 0; i < n; ++i) {
+        for (std::int64_t j = 0; j < n; ++j) {
+          double sum = i <= j ? lu.get({m, i, j}) : 0;
+          for (std::int64_t k = 0; k < std::min(i, j + 1); ++k) sum += lu.get({m, i, k}) * lu.get({m, k, j});
+          ASSERT_NEAR(sum, a.get({m, rows[static_cast<std::size_t>(i)], j}), 1e-12 * static_cast<double>(n)) << n;
+          if (i > j) ASSERT_LE(std::fabs(lu.get({m, i, j})), 1.0);
+        }
+      }
+      bool odd = false;
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        for (std::size_t j = 0; j < i; ++j) odd ^= rows[j] > rows[i];
+      }
+      EXPECT_EQ(lu.get({m, n, 0}) < 0, odd) << n;
     }
   }
 }

@@ -32,6 +32,27 @@ TEST(Slogdet, SignAndLogarithmOfEveryDeterminant) {
   expect_decomposed_gradients([](const Tensor& x) { return slogdet(x).second; }, a);
 }
 
+// From 33 rows on, values and gradients come from one factorisation.
+TEST(Determinants, SharedFactorsHaveTheirDerivatives) {
+  const std::int64_t n = 34;
+  const Tensor a = full_rank_numbers({2, n, n}) + 4 * flip(eye(n, {}, DType::f64), {1});
+  const Tensor b = full_rank_numbers({n, n}) + eye(n, {}, DType::f64), c = T(b) * 0.5;
+  const auto line = [&](const Tensor& t) { return a + select(t, 0, 0) * b + select(t, 0, 1) * c; };
+  const auto [s, l] = slogdet(a);
+  expect_close(l, 0.5 * slogdet(matmul(a, T(a))).second);
+  expect_close(s * exp(l - 50), det(a) * std::exp(-50.0));
+  expect_close(where(s < 0, 0.0, logdet(a)), where(s < 0, 0.0, l));
+  EXPECT_TRUE(all(isnan(logdet(a)) == (s < 0)).item<bool>());
+  const Tensor at = tensor({0.1, -0.2}, DType::f64);
+  expect_decomposed_gradients([&](const Tensor& t) { return slogdet(line(t)).second; }, at);
+  expect_decomposed_gradients([&](const Tensor& t) { return logdet(matmul(line(t), T(line(t)))); }, at);
+  expect_decomposed_gradients([&](const Tensor& t) { return det(line(t) * 0.2); }, at);
+  const Tensor singular = ones({n, n}, DType::f64), v = variable(singular);
+  EXPECT_EQ(det(singular).item<double>(), 0);
+  expect_values(slogdet(singular).second, {-kInf});
+  EXPECT_THROW_MESSAGE(backward(det(v))[v].eval(), "singular");
+}
+
 TEST(Eigh, RebuildsItsMatrix) {
   const Tensor x = full_rank_numbers({2, 4, 4}), a = x + T(x);
   const auto [w, v] = eigh(a);

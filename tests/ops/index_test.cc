@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "ebb/backward/index.h"
 
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "ebb/autograd.h"
 #include "expect_error.h"
 #include "ops/finite_differences.h"
 
@@ -99,6 +104,107 @@ TEST(IndexBackward, AgreesWithDifferences) {
   const Tensor top = topk(x, 2, 1).second;
   expect_gradient([&](auto& v) { return topk(v, 2, 1).first; }, [&](auto& g) { return topk_backward(g, s, top, 1); },
                   x);
+}
+
+// Numbers for the same element come one behind the other, and return to an element after others: each is added in
+// order.
+TEST(Index, AddsRunsInTheOrderOfTheLine) {
+  constexpr std::int64_t kRows = 3, kLength = 1001, kPlaces = 7;
+  std::vector<std::int64_t> at;
+  std::vector<float> numbers;
+  for (std::int64_t i = 0; i < kRows * kLength; ++i) {
+    at.push_back(i % 50 < 45 ? i / 50 % kPlaces : (i * i + 1) % kPlaces);
+    numbers.push_back(std::sin(static_cast<float>(i)) * std::exp2(static_cast<float>(i % 23)));
+  }
+  for (const std::int64_t axis : {0, 1}) {  // the same numbers line by line, and side by side
+    const Shape shape = axis == 1 ? Shape{kRows, kLength} : Shape{kLength, kRows};
+    const Shape result = shape.with(static_cast<int>(axis), kPlaces);
+    std::vector<float> want(static_cast<std::size_t>(result.numel())), last = want;
+    for (std::int64_t l = 0; l < kRows; ++l) {
+      for (std::int64_t i = 0; i < kLength; ++i) {
+        const auto from = static_cast<std::size_t>(axis == 1 ? l * kLength + i : i * kRows + l);
+        const auto to = static_cast<std::size_t>(axis == 1 ? l * kPlaces + at[from] : at[from] * kRows + l);
+        want[to] += numbers[from];
+        last[to] = numbers[from];
+      }
+    }
+    const Tensor index = from_data(at, shape), source = from_data(numbers, shape), none = zeros(result);
+    EXPECT_EQ(scatter_add(none, axis, index, source).to_vector<float>(), want);
+    EXPECT_EQ(scatter(none, axis, index, source).to_vector<float>(), last);
+  }
+}
+
+// The gradient of a cumulative maximum adds runs in order, in f32: along lines in memory, across them, in short and
+// long ones.
+TEST(IndexBackward, RunsOfACumulativeMaximumAreAddedInOrder) {
+  for (const std::int64_t length : {2, 7, 16, 17, 700}) {
+    for (const int axis : {0, 1}) {
+      constexpr std::int64_t kLines = 5;
+      const Shape shape = axis == 1 ? Shape{kLines, length} : Shape{length, kLines};
+      std::vector<float> x, g;
+      for (std::int64_t i = 0; i < shape.numel(); ++i) {
+        x.push_back(std::sin(static_cast<float>(i * i)) + static_cast<float>(i / 90));
+        g.push_back(std::cos(static_cast<float>(i)) * std::exp2(static_cast<float>(i % 21)));
+      }
+      std::vector<float> want(x.size());
+      for (std::int64_t l = 0; l < kLines; ++l) {
+        std::size_t best = 0;
+        for (std::int64_t i = 0; i < length; ++i) {
+          const auto here = static_cast<std::size_t>(axis == 1 ? l * length + i : i * kLines + l);
+          if (i == 0 || x[here] >= x[best]) best = here;
+          want[best] += g[here];
+        }
+      }
+      const Tensor v = variable(from_data(x, shape));
+      const Tensor found = backward(sum(cummax(v, axis).first * from_data(g, shape)))[v];
+      EXPECT_EQ(found.to_vector<float>(), want) << length << " along axis " << axis;
+    }
+  }
+}
+
+// A few elements of many, some of them several times: sums in f64, whatever the order of the index.
+TEST(IndexBackward, AFewElementsOfManyAreAdded) {
+  constexpr std::int64_t kElements = 100'003, kTaken = 5000;
+  std::vector<std::int64_t> at;
+  std::vector<float> g;
+  std::vector<double> sums(kElements);
+  for (std::int64_t i = 0; i < kTaken; ++i) {
+    at.push_back(i % 5 == 0 ? i % 7 * 65536 % kElements : i * 7919 % kElements);
+    g.push_back(std::cos(static_cast<float>(i)));
+    sums[static_cast<std::size_t>(at.back())] += static_cast<double>(g.back());
+  }
+  const Tensor index = from_data(at, Shape{kTaken}), grad = from_data(g, Shape{kTaken});
+  const Tensor found = index_select_backward(grad, {kElements}, 0, index);
+  EXPECT_EQ(found.to_vector<float>(), std::vector<float>(sums.begin(), sums.end()));
+  const Tensor none = index_select_backward(zeros({0}), {1000}, 0, zeros({0}, DType::i64));
+  EXPECT_EQ(none.to_vector<float>(), std::vector<float>(1000));
+}
+
+// Of several numbers for one element the last stays, and only it gets the cotangent: few in long lines, which are
+// compared with one another, and many.
+TEST(IndexBackward, OnlyWhatStaysGetsTheCotangent) {
+  for (const auto& [length, many] : {std::pair<std::int64_t, std::int64_t>{40, 6}, {40, 7}, {3, 3}, {1, 1}}) {
+    for (const std::int64_t axis : {0, 1}) {
+      const Shape shape = axis == 1 ? Shape{3, length} : Shape{length, 3};
+      const Shape few = shape.with(static_cast<int>(axis), many);
+      std::vector<std::int64_t> at;
+      for (std::int64_t i = 0; i < few.numel(); ++i) at.push_back((i * i * 5 + i / 2) % 7 % length);
+      const Tensor index = from_data(at, few), g = 1 + reshape(arange(0, shape.numel(), 1, DType::f64), shape).eval();
+      const auto [of_x, of_src] = scatter_backward(g, axis, index);
+      const std::vector<double> all = g.to_vector(), x = of_x.to_vector(), src = of_src.to_vector();
+      for (std::int64_t i = 0; i < few.numel(); ++i) {
+        const std::int64_t line = axis == 1 ? i / many : i % 3, k = axis == 1 ? i % many : i / 3;
+        bool last = true;
+        for (std::int64_t later = k + 1; later < many; ++later)
+          last = last && at[static_cast<std::size_t>(axis == 1 ? line * many + later : later * 3 + line)] !=
+                             at[static_cast<std::size_t>(i)];
+        const std::int64_t place = at[static_cast<std::size_t>(i)];
+        const auto element = static_cast<std::size_t>(axis == 1 ? line * length + place : place * 3 + line);
+        EXPECT_EQ(src[static_cast<std::size_t>(i)], last ? all[element] : 0) << length << " " << axis << " " << i;
+        EXPECT_EQ(x[element], 0);
+      }
+    }
+  }
 }
 
 // The number and its place are also read by a sweep without elements.

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Other sizes by banded matrices: values against plain loops in f64, gradients of both orders by differences.
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <thread>
+#include <vector>
 
 #include "ebb/ebb.h"
 #include "expect_error.h"
@@ -133,6 +137,48 @@ TEST(Interpolate, HasTheTransposeAsItsGradient) {
     const Tensor want = backward(sum(image * f(direction).eval()))[u];
     EXPECT_LT(max(abs(second - want)).item(), 1e-11) << c.mode << " of " << c.shape.str();
   }
+}
+
+// Tables are kept between calls: more kinds of calls than are kept, each again in both dtypes, from several threads.
+TEST(Interpolate, IsTheSameAfterManyOtherSizes) {
+  const Tensor x = reshape(sin(arange(0, 60, 1, DType::f64)), {1, 1, 60}).eval(), single = cast(x, DType::f32).eval();
+  const auto at = [](std::int64_t to, bool corners) {
+    return InterpolateOptions{.size = {to}, .mode = "linear", .align_corners = corners};
+  };
+  const auto check_all = [&] {
+    for (std::int64_t to = 20; to < 62; ++to) {
+      for (const bool corners : {false, true}) {
+        const std::vector<double> want = resized(x, {to}, "linear", corners);
+        const std::vector<double> got = interpolate(x, at(to, corners)).to_vector();
+        const std::vector<float> narrow = interpolate(single, at(to, corners)).to_vector<float>();
+        for (std::size_t i = 0; i < want.size(); ++i) {
+          ASSERT_NEAR(got[i], want[i], 1e-13) << to << " " << corners;
+          ASSERT_NEAR(narrow[i], want[i], 2e-6) << to << " " << corners;
+        }
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int k = 0; k < 3; ++k) threads.emplace_back(check_all);
+  for (std::thread& t : threads) t.join();
+  check_all();
+}
+
+// Bits and all: rows and planes between the axes, whatever they hold.
+TEST(Interpolate, TheNearestElementIsCopied) {
+  const float nan = std::bit_cast<float>(0x7fc12345u), inf = std::numeric_limits<float>::infinity();
+  const Tensor x = reshape(tensor({-0.0f, nan, inf, 1e-40f, -inf, 3.0f}), {1, 1, 2, 3}).eval();
+  const Tensor y = interpolate(x, {.size = {3, 5}, .mode = "nearest"});
+  const std::vector<float> from = x.to_vector<float>(), got = y.to_vector<float>();
+  for (std::size_t i = 0; i < 3; ++i) {
+    for (std::size_t j = 0; j < 5; ++j) {
+      const float want = from[i * 2 / 3 * 3 + j * 3 / 5];
+      EXPECT_EQ(std::bit_cast<std::uint32_t>(got[i * 5 + j]), std::bit_cast<std::uint32_t>(want)) << i << " " << j;
+    }
+  }
+  // The axis before the last alone: an inner part of three elements.
+  const Tensor rows = interpolate(x, {.size = {4, 3}, .mode = "nearest"});
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(rows.to_vector<float>()[3]), 0x80000000u);
 }
 
 // Elements that are not NaN or infinite reach no others: what a row of a matrix has no numbers for counts nothing.

@@ -2,7 +2,10 @@
 #include "ebb/backward/shape.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
+#include "ebb/autograd.h"
 #include "expect_error.h"
 #include "ops/finite_differences.h"
 
@@ -52,6 +55,28 @@ TEST(Shape, EveryOrderOfAxesIsCopied) {
       EXPECT_TRUE(all(part == narrow(expected, where, 1, 64)).item<bool>());
     } while (std::next_permutation(axes.begin(), axes.end()));
   }
+}
+
+// Several tasks, each of many planes of a few elements.
+TEST(Shape, ManySmallPlanesAreCopied) {
+  const Shape shape{17, 5, 11, 3, 29, 2};
+  const Tensor x = cast(remainder(ramp(shape), 65521), DType::i32).eval();
+  for (const std::vector<std::int64_t>& axes :
+       {std::vector<std::int64_t>{0, 1, 4, 2, 5, 3}, {4, 0, 2, 1, 3, 5}, {5, 3, 1, 4, 2, 0}, {0, 2, 1, 5, 3, 4}}) {
+    const Tensor expected = cast(remainder(permuted_ramp(shape, axes), 65521), DType::i32);
+    EXPECT_TRUE(all(contiguous(permute(x, axes)) == expected).item<bool>()) << axes[0] << axes[1] << axes[2];
+  }
+}
+
+TEST(Shape, MovingAxesOfOneElementCopiesNothing) {
+  const Tensor row = ramp({1, 5}).eval(), planes = ramp({2, 1, 3}).eval();
+  const Tensor column = contiguous(t(row)), moved = contiguous(permute(planes, {1, 0, 2}));
+  expect_shape_and_values(column, {5, 1}, {0, 1, 2, 3, 4});
+  expect_shape_and_values(moved, {1, 2, 3}, {0, 1, 2, 3, 4, 5});
+  EXPECT_EQ(column.data<std::int64_t>(), row.data<std::int64_t>());
+  EXPECT_EQ(moved.data<std::int64_t>(), planes.data<std::int64_t>());
+  expect_shape_and_values(contiguous(permute(planes, {2, 1, 0})), {3, 1, 2}, {0, 3, 1, 4, 2, 5});
+  expect_shape_and_values(contiguous(t(narrow(ramp({2, 3}).eval(), 1, 0, 1))), {1, 2}, {0, 3});
 }
 
 TEST(Shape, RowsOfFewElementsAreJoinedAndPadded) {
@@ -155,6 +180,27 @@ TEST(Shape, TrianglesAndDiagonals) {
   expect_shape_and_values(diag(ramp({2}) + 1, -1), {3, 3}, {0, 0, 0, 1, 0, 0, 0, 2, 0});
   expect_shape_and_values(diagonal(ramp({2, 2, 2}), 0, 0, 2), {2, 2}, {0, 5, 2, 7});
   expect_shape_and_values(contiguous(t(ramp({2, 2}))), {2, 2}, {0, 2, 1, 3});
+}
+
+TEST(Shape, TrianglesOfAnyShapeAndDiagonal) {
+  for (const auto& [rows, columns] :
+       {std::pair<std::int64_t, std::int64_t>{1, 7}, {7, 1}, {2, 9}, {9, 2}, {3, 4}, {4, 4}, {0, 5}, {5, 0}}) {
+    const Tensor x = variable((cast(ramp({2, rows, columns}), DType::f64) + 1).eval());
+    for (const std::int64_t diagonal :
+         {-kEnd, std::int64_t{-5}, std::int64_t{-1}, std::int64_t{0}, std::int64_t{1}, std::int64_t{4}, kEnd}) {
+      std::vector<double> lower, upper;
+      for (std::int64_t i = 0; i < 2 * rows * columns; ++i) {
+        const std::int64_t above = i % columns - i / columns % rows;
+        lower.push_back(above <= diagonal ? static_cast<double>(i + 1) : 0);
+        upper.push_back(above >= diagonal ? static_cast<double>(i + 1) : 0);
+      }
+      const Tensor low = tril(x, diagonal), up = triu(x, diagonal);
+      EXPECT_EQ(low.to_vector(), lower) << rows << " " << columns << " " << diagonal;
+      EXPECT_EQ(up.to_vector(), upper) << rows << " " << columns << " " << diagonal;
+      EXPECT_EQ(backward(sum(low * x))[x].to_vector(), (2.0 * low).to_vector());
+      EXPECT_EQ(backward(sum(up * x))[x].to_vector(), (2.0 * up).to_vector());
+    }
+  }
 }
 
 TEST(Shape, SizesThatDoNotFitAreErrors) {

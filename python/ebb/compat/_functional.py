@@ -162,8 +162,19 @@ def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
 @function
 def conv_tbc(input, weight, bias, pad=0):
     """conv1d of [time, batch, channels] with weight [kernel, in, out]."""
-    y = _core.conv1d(input.permute((1, 2, 0)), weight.permute((2, 1, 0)), bias, 1, pad)
-    return y.permute((2, 0, 1))
+    if input.ndim != 3 or weight.ndim != 3 or input.shape[2] != weight.shape[1]:
+        raise ValueError(
+            "conv_tbc: needs an input [time, batch, in] and a weight [kernel, in, out], "
+            f"got shapes {tuple(input.shape)} and {tuple(weight.shape)}"
+        )
+    taps, channels = weight.shape[0], weight.shape[2]
+    times = input.shape[0] + 2 * pad - taps + 1
+    if pad < 0 or taps < 1 or times < 1:
+        raise ValueError(f"conv_tbc: a kernel of {taps} does not fit into {input.shape[0]} steps with a padding of {pad} at both ends")
+    # Channels are innermost already, so the taps beside one another make one product of it.
+    padded = _core.pad(input, (0, 0, 0, 0, pad, pad)) if pad else input
+    windows = padded if taps == 1 else _core.cat([_core.narrow(padded, 0, k, times) for k in range(taps)], 2)
+    return _core.linear(windows, weight.reshape((taps * input.shape[2], channels)).mT, bias)
 
 
 def _max_unpool(name, spatial):
@@ -214,6 +225,15 @@ def affine_grid(theta, size, align_corners=None):
     axes = len(size) - 2
     if axes not in (2, 3):
         raise ValueError(f"affine_grid: size is (N, C, H, W) or (N, C, D, H, W), got {tuple(size)}")
+    needed = (size[0], axes, axes + 1)
+    if tuple(theta.shape) != needed:
+        raise ValueError(f"affine_grid: theta of shape {tuple(theta.shape)} does not fit, a size of {tuple(size)} needs {needed}")
+    return _affine_points(theta, tuple(size), align_corners)
+
+
+@rounded_once
+def _affine_points(theta, size, align_corners):
+    axes = len(size) - 2
 
     def line(axis):
         count = size[2 + axis]
@@ -222,12 +242,15 @@ def affine_grid(theta, size, align_corners=None):
         else:
             steps = _core.cast(_core.arange(count), theta.dtype) * (2.0 / (count - 1)) - 1.0
             steps = steps if align_corners else steps * ((count - 1) / count)
-        shape = tuple(count if k == axis else 1 for k in range(axes))
-        return _core.broadcast_to(steps.reshape(shape), size[2:])
+        return steps.reshape((*(count if k == axis else 1 for k in range(axes)), 1))
 
-    coordinates = [line(axis) for axis in reversed(range(axes))]  # x first
-    points = _core.stack([*coordinates, _core.ones(size[2:], theta.dtype)], axes).reshape((1, -1, axes + 1))
-    return (points @ theta.mT).reshape((size[0], *size[2:], axes))
+    def column(k):
+        return _core.narrow(theta, 2, k, 1).reshape((size[0], *(1,) * axes, axes))
+
+    points = column(axes)
+    for k in range(axes):  # x first. A sweep: as a product with three or four columns it took nine times as long
+        points = points + line(axes - 1 - k) * column(k)
+    return points
 
 
 # ---- embeddings and attention ----------------------------------------------------------------------------------------

@@ -230,7 +230,7 @@ def kthvalue(input, k, dim=-1, keepdim=False):
         return KthValue(*(part.reshape(()) for part in kthvalue(input.reshape((1,)), k)))
     if not 1 <= k <= input.shape[dim]:
         raise ValueError(f"kthvalue: k = {k} is outside [1, {input.shape[dim]}]")
-    found = [part.narrow(dim, k - 1, 1) for part in _core.topk(input, k, dim, False)]
+    found = _core._sorted_place(input, k - 1, dim)
     return KthValue(*(part if keepdim else part.squeeze(dim) for part in found))
 
 
@@ -264,7 +264,22 @@ def _trapezoids(name, y, x, dx, dim):
 @of_operands
 def trapezoid(y, x=None, *, dx=1.0, dim=-1):
     """The integral of y along an axis by the trapezoidal rule."""
-    return _core.sum(_trapezoids("trapezoid", y, x, dx, dim), dim)
+    size = y.shape[dim]
+    if x is not None or isinstance(dx, _core.Tensor) or size < 2:
+        return _core.sum(_trapezoids("trapezoid", y, x, dx, dim), dim)
+
+    # The sum of all, of both ends half: slices of neighbours would be read, and their gradients added, one by one.
+    def forward(y):
+        total, half = _core.sum(y, dim), (y.select(dim, 0) + y.select(dim, size - 1)) / 2
+        return _core.where(_core.isfinite(half), total - half, total)  # infinity less infinity is none
+
+    def rule(grad, _, inputs):
+        grad = grad.unsqueeze(dim)
+        ends = grad / 2
+        between = [_core.broadcast_to(grad, inputs[0].narrow(dim, 1, size - 2).shape)] if size > 2 else []
+        return [_core.cat([ends, *between, ends], dim)]
+
+    return _core.custom_function(forward, rule, as_real(y)) * dx
 
 
 @function
@@ -282,7 +297,7 @@ __all__.append("trapz")
 def bincount(input, weights=None, minlength=0):
     """How often each number from 0 up occurs, or the sum of the weights where it does."""
     count = max(int(_core.max(input)) + 1 if input.size else 0, minlength)
-    ones = _core.ones(input.shape, _core.i64) if weights is None else weights
+    ones = _core.broadcast_to(_core.ones((1,), _core.i64), input.shape) if weights is None else weights
     if weights is not None and weights.dtype != _core.f32:
         ones = _core.cast(weights, _core.f64)  # as in PyTorch: sums of integers and halves, too
     return _core.index_add(_core.zeros((count,), ones.dtype), 0, input, ones)

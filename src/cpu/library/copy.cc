@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "core/parallel.h"
@@ -61,6 +62,30 @@ struct CopySpace {
     }
     return {to, from};
   }
+  // Offsets of one plate after the other, without divisions: a plate may be a dozen elements.
+  class Plates {
+   public:
+    Plates(const CopySpace& space, std::int64_t first) : space_(space) {
+      std::tie(to, from) = space.plate(first);
+      for (int d = space.rank - 3; d >= 0; --d) {
+        position_[d] = first % space.size[d];
+        first /= space.size[d];
+      }
+    }
+    void next() {
+      for (int d = space_.rank - 3; d >= 0; --d) {
+        to += space_.dst[d], from += space_.src[d];
+        if (++position_[d] < space_.size[d]) return;
+        to -= space_.dst[d] * space_.size[d], from -= space_.src[d] * space_.size[d];
+        position_[d] = 0;
+      }
+    }
+    std::int64_t to, from;
+
+   private:
+    const CopySpace& space_;
+    std::int64_t position_[Shape::kMaxRank];
+  };
   std::int64_t plates() const {
     std::int64_t n = 1;
     for (int d = 0; d < rank - 2; ++d) n *= size[d];
@@ -132,8 +157,7 @@ void copy_typed(T* dst, const T* src, CopySpace space) {
   const std::int64_t pieces = down * across, plates = space.plates();
   // Small plates are taken several at a time.
   const std::int64_t group = std::max<std::int64_t>(1, kTaskElements / std::max<std::int64_t>(1, rows * cols));
-  const auto copy_piece = [&](std::int64_t plate, std::int64_t piece) {
-    const auto [to, from] = space.plate(plate);
+  const auto copy_piece = [&](std::int64_t to, std::int64_t from, std::int64_t piece) {
     const std::int64_t r0 = piece / across * row_step, r1 = std::min(rows, r0 + row_step);
     const std::int64_t c0 = piece % across * col_step, c1 = std::min(cols, c0 + col_step);
     if (cols <= kMostShort) {
@@ -152,7 +176,8 @@ void copy_typed(T* dst, const T* src, CopySpace space) {
   };
   parallel_for((plates + group - 1) / group * pieces, [&](std::int64_t task) {
     const std::int64_t first = task / pieces * group, last = std::min(plates, first + group);
-    for (std::int64_t plate = first; plate < last; ++plate) copy_piece(plate, task % pieces);
+    CopySpace::Plates at(space, first);
+    for (std::int64_t plate = first; plate < last; ++plate, at.next()) copy_piece(at.to, at.from, task % pieces);
   });
 }
 

@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "calls/index_lines.h"
 #include "core/format_error.h"
 #include "core/parallel.h"
 #include "cpu/library/copy.h"
@@ -36,16 +37,19 @@ class IndexedLines {
   }
 
   // Calls visit(a, b, c) with the offsets of an element in the three tensors; in the indexed one, where its line
-  // begins. holds(first, count) says beforehand whether these lines may be visited.
-  template <class Holds, class Visit>
-  void each(Holds&& holds, Visit&& visit) const {
+  // begins. holds(first, count) says beforehand whether these lines may be visited. Each task makes its own `visit`.
+  template <class Holds, class MakeVisit>
+  void each(Holds&& holds, MakeVisit&& make_visit) const {
     if (lines_.axis_is_innermost() && lines_.even() && dense_ && lines_.length() <= kShort) {
       return lines_.for_each_range([&](std::int64_t first, std::int64_t count) {
-        if (holds(first, count)) walk_short(first, count, visit);
+        if (!holds(first, count)) return;
+        auto visit = make_visit();
+        walk_short(first, count, visit);
       });
     }
     lines_.for_each_block([&](const auto& block) {
       if (!holds(block.first, block.count)) return;
+      auto visit = make_visit();
       const auto at = [&](std::int64_t l, std::int64_t i) {
         visit(block.offset[0][l] + i * steps_[0], block.offset[1][l] + i * steps_[1],
               block.offset[2][l] + i * steps_[2]);
@@ -145,10 +149,38 @@ class Checked {
   std::atomic<bool> failed_{false};
 };
 
+// Combines numbers with elements of memory, which it writes when the next number is for another one: a run of numbers
+// for the same element, as in the gradient of a cumulative maximum, would wait for each number to go through memory.
+// In short lines, branches that are mispredicted take longer: with lines of two 1.2 times as long, with long ones 0.75.
+constexpr std::int64_t kLeastRuns = 16;  // chosen, not measured
+template <class Acc, class Combine>
+class Combined {
+ public:
+  explicit Combined(const Combine& combine) : combine_(combine) {}
+  Combined(const Combined&) = delete;
+  ~Combined() {
+    if (at_ != nullptr) *at_ = value_;
+  }
+  template <class T>
+  void add(Acc* to, T number) {
+    if (to != at_) {
+      if (at_ != nullptr) *at_ = value_;
+      at_ = to;
+      value_ = *to;
+    }
+    value_ = combine_(value_, number);
+  }
+
+ private:
+  const Combine& combine_;
+  Acc* at_ = nullptr;
+  Acc value_{};
+};
+
 // out[.., index[.., i, ..], ..] = combine(that element, src[.., i, ..])
 template <class Acc, class T, class Combine>
 void scatter_into(const LibraryCall& call, Acc* out, const View& out_view, const View& index, const View& src, int axis,
-                  Combine&& combine) {
+                  const Combine& combine) {
   const IndexedLines<0> lines(index.shape, axis, {out_view.strides, index.strides, src.strides});
   const std::int64_t out_step = out_view.strides[axis];
   const T* from = static_cast<const T*>(src.data);
@@ -156,10 +188,23 @@ void scatter_into(const LibraryCall& call, Acc* out, const View& out_view, const
     using I = typename decltype(type)::type;
     const I* at = static_cast<const I*>(index.data);
     Checked<I> checked(call, index, axis, out_view.shape[axis]);
-    lines.each(checked, [&](std::int64_t line, std::int64_t i, std::int64_t s) {
-      Acc& to = out[line + static_cast<std::int64_t>(at[i]) * out_step];
-      to = combine(to, from[s]);
-    });
+    const auto to = [&](std::int64_t line, std::int64_t i) {
+      return out + line + static_cast<std::int64_t>(at[i]) * out_step;
+    };
+    if (static_cast<IndexLines>(call.attrs.i[1]) == IndexLines::runs && index.shape[axis] > kLeastRuns) {
+      lines.each(checked, [&] {
+        return [&, sums = Combined<Acc, Combine>(combine)](std::int64_t line, std::int64_t i, std::int64_t s) mutable {
+          sums.add(to(line, i), from[s]);
+        };
+      });
+    } else {
+      lines.each(checked, [&] {
+        return [&](std::int64_t line, std::int64_t i, std::int64_t s) {
+          Acc& sum = *to(line, i);
+          sum = combine(sum, from[s]);
+        };
+      });
+    }
     checked.raise();
   });
 }
@@ -238,8 +283,10 @@ void run_gather(const LibraryCall& call) {
       using T = typename decltype(type)::type;
       const T* from = static_cast<const T*>(x.data);
       T* to = static_cast<T*>(out.data);
-      lines.each(checked, [&](std::int64_t o, std::int64_t i, std::int64_t line) {
-        to[o] = from[line + static_cast<std::int64_t>(at[i]) * x_step];
+      lines.each(checked, [&] {
+        return [&](std::int64_t o, std::int64_t i, std::int64_t line) {
+          to[o] = from[line + static_cast<std::int64_t>(at[i]) * x_step];
+        };
       });
     });
     checked.raise();

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstring>
 #include <memory>
-#include <numeric>
 #include <span>
 #include <vector>
 
@@ -102,6 +101,28 @@ void store_row(T* to, const SumOf<T>* sum, std::int64_t n) {
   }
 }
 
+// Numbers rows in the order in which they come: a hash table with room to spare, whose size does not depend on how many
+// rows there are.
+class NumberedRowsSoFar {
+ public:
+  explicit NumberedRowsSoFar(std::int64_t most) : places_(std::bit_ceil(static_cast<std::size_t>(most) * 2 + 2)) {}
+  std::size_t of(std::int64_t row) {
+    const std::size_t mask = places_.size() - 1;
+    std::size_t at = static_cast<std::size_t>(static_cast<std::uint64_t>(row) * 0x9E3779B97F4A7C15u >> 32) & mask;
+    while (places_[at] != 0 && rows_[places_[at] - 1] != row) at = (at + 1) & mask;
+    if (places_[at] == 0) {
+      rows_.push_back(row);
+      places_[at] = rows_.size();
+    }
+    return places_[at] - 1;
+  }
+  const std::vector<std::int64_t>& rows() const { return rows_; }
+
+ private:
+  std::vector<std::size_t> places_;  // a number from 1 on; 0: free
+  std::vector<std::int64_t> rows_;
+};
+
 // Elements of a vector go straight to their sums. Where the vector is much longer than the result, several pieces of it
 // have sums side by side. Pieces depend on the shape alone and are added in order. Within a piece four sums take turns,
 // so that equal indices do not wait for one another.
@@ -111,17 +132,14 @@ void add_elements(const Index* index, std::int64_t index_step, const T* from, st
                   std::int64_t tokens, T* out, std::int64_t rows) {
   constexpr std::int64_t kTurns = 4, kTokens = 65536, kMostPieces = 16;
   if (tokens < rows / kFewTokens) {  // sums of the elements that there are, not of all
-    std::vector<std::int64_t> order(static_cast<std::size_t>(tokens));
-    std::iota(order.begin(), order.end(), 0);
-    const auto row = [&](std::int64_t i) { return static_cast<std::int64_t>(index[i * index_step]); };
-    std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return row(a) < row(b); });
     std::memset(static_cast<void*>(out), 0, static_cast<std::size_t>(rows) * sizeof(T));
-    for (std::size_t k = 0; k < order.size();) {
-      const std::int64_t r = row(order[k]);
-      SumOf<T> sum(0);
-      for (; k < order.size() && row(order[k]) == r; ++k) add_row<T>(&sum, from + order[k] * from_step, 1);
-      store_row<T>(out + r, &sum, 1);
+    NumberedRowsSoFar numbers(tokens);
+    const auto sums = std::make_unique<SumOf<T>[]>(static_cast<std::size_t>(tokens));  // zeros
+    for (std::int64_t i = 0; i < tokens; ++i) {
+      const std::size_t k = numbers.of(static_cast<std::int64_t>(index[i * index_step]));
+      add_row<T>(&sums[k], from + i * from_step, 1);
     }
+    for (std::size_t k = 0; k < numbers.rows().size(); ++k) store_row<T>(out + numbers.rows()[k], &sums[k], 1);
     return;
   }
   const std::int64_t turns = rows <= 4096 && tokens >= kTurns * rows ? kTurns : 1;

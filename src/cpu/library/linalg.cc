@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/matrix_errors.h"
+#include "calls/factors.h"
 #include "calls/triangular_solve.h"
 #include "core/parallel.h"
 #include "cpu/library/blocked.h"
@@ -249,7 +250,50 @@ void run_solve(const LibraryCall& call) {
   });
 }
 
+namespace {
+
+// See FactorsCall. Small matrices are factored by columns.
+void run_factors(const LibraryCall& call) {
+  const View &a = call.inputs[0], &out = call.outputs[0];
+  const Batch batch(a.shape);
+  if (a.shape.numel() == 0) return;
+  with_real_type(call, [&](auto type) {
+    using T = typename decltype(type)::type;
+    const std::int64_t n = batch.rows;
+    const bool small = n <= kSmallMatrix;
+    BufferPtr keep, kept_packed;
+    const View copy = own_copy(small ? with_last_two_swapped(a) : a, keep, label_of(call));
+    T* const matrices = static_cast<T*>(copy.data);
+    Factors<T> factors(matrices, n, batch.count);
+    View packed = out;
+    if (is_half(out.dtype)) {
+      kept_packed = BufferPtr::allocate(static_cast<std::size_t>(out.shape.numel()) * sizeof(T), label_of(call));
+      packed = {kept_packed.data(), DType::f32, out.shape, contiguous_strides(out.shape)};
+    }
+    for_each_matrix(batch.count, n, [&](std::int64_t i, Work) {
+      const T* const from = matrices + i * n * n;
+      const int* const pivots = factors.pivots_of(i, n);
+      T* const to = static_cast<T*>(packed.data) + i * (n + 1) * n;
+      T* const order = to + n * n;
+      for (std::int64_t r = 0; r < n; ++r) {
+        for (std::int64_t c = 0; c < n; ++c) to[r * n + c] = small ? from[c * n + r] : from[r * n + c];
+        order[r] = static_cast<T>(r + 1);
+      }
+      bool odd = false;
+      for (std::int64_t r = 0; r < n; ++r) {
+        std::swap(order[r], order[pivots[r] - 1]);
+        odd ^= pivots[r] != r + 1;
+      }
+      if (odd) order[0] = -order[0];
+    });
+    if (is_half(out.dtype)) deliver(out, packed);
+  });
+}
+
+}  // namespace
+
 void run_det(const LibraryCall& call) {
+  if (wants_factors(call.attrs)) return run_factors(call);
   for_each_determinant(
       call, [&](std::int64_t i, double, double, double product) { store_real(call.outputs[0], i, product); });
 }

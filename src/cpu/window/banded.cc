@@ -4,6 +4,7 @@
 #include "calls/banded.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -125,6 +126,59 @@ void run_stage(const typename Stages<T>::Placed& s, const T* x, T* y, bool in_pa
   });
 }
 
+// Whether every row of every matrix is a single one, as those of the nearest element are: then elements are copied.
+template <class T>
+bool only_copies(const BandedCall& call, const Shape& x, const Shape& y, const std::int64_t* index, const T* weights) {
+  for (int a = 0; a < call.axes; ++a) {
+    const BandedAxis axis = banded_axis(call, a, x, y);
+    if (axis.taps != 1) return false;
+    for (std::int64_t i = 0; i < axis.rows; ++i) {
+      if (index[axis.index_at + 2 * i + 1] != 1 || weights[axis.weight_at + i] != T(1)) return false;
+    }
+  }
+  return true;
+}
+
+// y[p, i_1, ..., c] = x[p, first_1[i_1], ..., c]: rows of the last axis, each from a row of x.
+template <class T>
+void copy_rows(const BandedCall& call, const Shape& x, const Shape& y, const std::int64_t* index, const T* from,
+               T* to) {
+  const int last = static_cast<int>(call.axes);  // also the number of the last axis in the shapes
+  const std::int64_t count = y[last], inner = y[last + 1], row = count * inner, from_row = x[last] * inner;
+  const BandedAxis axis = banded_axis(call, last - 1, x, y);
+  std::vector<std::int64_t> first(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) first[static_cast<std::size_t>(i)] = index[axis.index_at + 2 * i] * inner;
+  const std::int64_t rows = y.numel() / row, each = std::max<std::int64_t>(1, cpu_model().pool_elements / row);
+  const auto source_of = [&](std::int64_t r) {  // the number of its row of x
+    std::int64_t source = 0, scale = 1;
+    for (int d = last - 1; d >= 0; --d) {
+      const std::int64_t i = r % y[d];
+      source += scale * (d == 0 ? i : index[banded_axis(call, d - 1, x, y).index_at + 2 * i]);
+      scale *= x[d];
+      r /= y[d];
+    }
+    return source;
+  };
+  parallel_for(ceil_div(rows, each), [&](std::int64_t task) {
+    std::int64_t before = -1;
+    for (std::int64_t r = task * each; r < std::min(rows, (task + 1) * each); ++r) {
+      const std::int64_t source = source_of(r);
+      T* const out = to + r * row;
+      const T* const in = from + source * from_row;
+      if (source == before) {
+        std::memcpy(out, out - row, static_cast<std::size_t>(row) * sizeof(T));
+      } else if (inner == 1) {
+        for (std::int64_t i = 0; i < count; ++i) out[i] = in[first[static_cast<std::size_t>(i)]];
+      } else {
+        for (std::int64_t i = 0; i < count; ++i)
+          std::memcpy(out + i * inner, in + first[static_cast<std::size_t>(i)],
+                      static_cast<std::size_t>(inner) * sizeof(T));
+      }
+      before = source;
+    }
+  });
+}
+
 template <class T>
 void apply(const LibraryCall& call) {
   const View &x = call.inputs[0], &y = call.outputs[0];
@@ -132,8 +186,16 @@ void apply(const LibraryCall& call) {
   const auto& index = packed(call.inputs[1], keep[0], label_of(call));
   const auto& weights = packed(call.inputs[2], keep[1], label_of(call));
   const View from = packed(x, keep[2], label_of(call));
-  const Stages<T> stages(options_as<BandedCall>(call.attrs), x.shape, y.shape,
-                         static_cast<const std::int64_t*>(index.data), static_cast<const T*>(weights.data));
+  const auto& options = options_as<BandedCall>(call.attrs);
+  const auto* const places = static_cast<const std::int64_t*>(index.data);
+  const auto* const numbers = static_cast<const T*>(weights.data);
+  if (only_copies(options, x.shape, y.shape, places, numbers)) {
+    return with_element_size(x.dtype, [&](auto type) {
+      using Bits = typename decltype(type)::type;
+      copy_rows(options, x.shape, y.shape, places, static_cast<const Bits*>(from.data), static_cast<Bits*>(y.data));
+    });
+  }
+  const Stages<T> stages(options, x.shape, y.shape, places, numbers);
   constexpr RegType kReg = std::is_same_v<T, double> ? RegType::f64 : RegType::f32;
   const bool wide = x.dtype == dtype_of_type<T>::value;
   const LoadFn load = tile_kernels().load(x.dtype, kReg);

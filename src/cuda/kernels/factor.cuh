@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// P·a = L·U with partial pivoting, a block per matrix, and beside U L⁻¹·P·b. Columns of a panel are factored in shared
-// memory, by rows of which each thread has its own; then come the rows of U that the panel has found, and its products
-// are taken from the rows that are left. Rows stay where they are: `order` says which of them has which place.
+// P·a = L·U with partial pivoting, a block per matrix, and beside U L⁻¹·P·b, or all of L. Columns of a panel are
+// factored in shared memory, by rows of which each thread has its own; then come the rows of U that the panel has
+// found, and its products are taken from the rows that are left. Rows stay where they are: `order` says which of them
+// has which place.
 #pragma once
 #include "cuda/kernels/args/linalg.h"
 #include "cuda/kernels/parts/element.h"
@@ -109,7 +110,12 @@ extern "C" __global__ void __launch_bounds__(kThreads) factor(const Args a) {
         }
       }
       if (singular) break;
-      for (i64 i = threadIdx.x; i < n; i += kThreads) order[places[i]] = (i32)i;
+      for (i64 i = threadIdx.x; i < n; i += kThreads) {
+        order[places[i]] = (i32)i;
+        // What is left of L stays in the row, which keeps its columns.
+        for (int c = 0; c < count && a.packed && places[i] >= left; ++c)
+          work[i * width + left + c] = panel[c * stride + i];
+      }
       __syncthreads();
       // The panel's own rows: U on and above the diagonal, below it the factors of these rows.
       for (int e = threadIdx.x; e < kPanel * kPanel; e += kThreads) {
@@ -181,6 +187,15 @@ extern "C" __global__ void __launch_bounds__(kThreads) factor(const Args a) {
       }
     }
     __syncthreads();
+    if (a.packed) {
+      A* const packed = a.packed + m * (n + 1) * n;
+      for (i64 p = warp; p < n; p += kWarps) {
+        const A* const lower = work + (i64)order[p] * width;
+        for (i64 c = lane; c < n; c += 32) packed[p * n + c] = c < p ? lower[c] : upper[p * width + c];
+        if (lane == 0) packed[n * n + p] = (A)(p == 0 && exchanged ? -(order[p] + 1) : order[p] + 1);
+      }
+      __syncthreads();
+    }
     if (!a.determinant) continue;
     f64 product = 1, logarithm = 0, sign = 1;
     for (i64 j = threadIdx.x; j < n; j += kThreads) {

@@ -3,6 +3,7 @@
 // on chip, and neighbours write their places together. No thread waits for another's sums.
 #pragma once
 #include "cuda/kernels/args/index.h"
+#include "cuda/kernels/parts/packs.cuh"
 #include "cuda/kernels/parts/view.cuh"
 
 namespace ebb::cuda {
@@ -16,6 +17,8 @@ EBB T given(S x) { return to_bf16(x); }
 constexpr bool kPuts = false;
 constexpr int kLength = 3;
 #endif
+
+constexpr int kPack = 16 / (int)sizeof(T);
 
 extern "C" __global__ void __launch_bounds__(kThreads) fill_places(const FillPlacesArgs a) {
   DYNAMIC_SHARED(smem);
@@ -44,9 +47,15 @@ extern "C" __global__ void __launch_bounds__(kThreads) fill_places(const FillPla
     } else if (a.inner > 1) {
       for (int p = 0; p < size && live; ++p) own[p] = held(base[(outer * size + p) * a.inner + column]);
     } else {
-      for (int e = threadIdx.x; e < here * size; e += threads) {
-        const int line = e / size;
-        places[line * apart + e - line * size] = held(base[first * size + e]);
+      for (int e = threadIdx.x * kPack; e < here * size; e += threads * kPack) {
+        const int left = here * size - e;
+        const Pack<T, kPack> pack = load_pack<kPack>(base + first * size + e, a.aligned, left < kPack ? left : kPack);
+        int line = e / size, p = e - line * size;
+#pragma unroll
+        for (int j = 0; j < kPack; ++j) {
+          if (j < left) places[line * apart + p] = held(pack.at(j));
+          if (++p == size) p = 0, ++line;
+        }
       }
       __syncthreads();
     }
@@ -67,9 +76,16 @@ extern "C" __global__ void __launch_bounds__(kThreads) fill_places(const FillPla
       continue;
     }
     __syncthreads();
-    for (int e = threadIdx.x; e < here * size; e += threads) {
-      const int line = e / size;
-      out[first * size + e] = given(places[line * apart + e - line * size]);
+    for (int e = threadIdx.x * kPack; e < here * size; e += threads * kPack) {
+      const int left = here * size - e;
+      int line = e / size, p = e - line * size;
+      Pack<T, kPack> pack;
+#pragma unroll
+      for (int j = 0; j < kPack; ++j) {
+        pack.set(j, j < left ? given(places[line * apart + p]) : (T)0);
+        if (++p == size) p = 0, ++line;
+      }
+      store_pack<kPack>(out + first * size + e, pack, a.aligned, left < kPack ? left : kPack, false);
     }
     __syncthreads();
   }

@@ -18,6 +18,7 @@ constexpr int kColumns = 32;  // of a block
 using Args = SubstituteArgs<A>;
 
 constexpr int kBefore = 512 / (int)sizeof(A);     // rows before, at a time
+constexpr int kOfTile = kPanel * kBefore / kThreads;  // elements that a thread copies
 constexpr int kOwn = kColumns / (kThreads / 32);  // columns of a warp
 
 extern "C" __global__ void __launch_bounds__(kThreads) substitute(const Args a) {
@@ -43,25 +44,37 @@ extern "C" __global__ void __launch_bounds__(kThreads) substitute(const Args a) 
         const int i = by_rows ? e / kPanel : e % kPanel, j = by_rows ? e % kPanel : e / kPanel;
         diagonal[i][j] = i < rows && j < rows ? load(matrix[(top + i) * a.a_row + (top + j) * a.a_column]) : (A)1;
       }
-      // Panels before this one are whole.
-      for (i64 start = 0; start < done; start += kBefore) {
-        const int some = done - start < kBefore ? (int)(done - start) : kBefore;
-        const auto row = [&](int s) {
-          const i64 step = start + s, panel = step / kPanel * kPanel;
-          return a.upward ? a.n - panel - kPanel + (step - panel) : step;
-        };
-        __syncthreads();
+      // Panels before this one are whole. What a thread copies to the tile is on its way one tile ahead.
+      const auto row = [&](i64 step) {
+        const i64 panel = step / kPanel * kPanel;
+        return a.upward ? a.n - panel - kPanel + (step - panel) : step;
+      };
+      T ahead[kOfTile];
+      const auto fetch = [&](i64 start) {
 #pragma unroll
-        for (int k = 0; k < kPanel * kBefore / kThreads; ++k) {
+        for (int k = 0; k < kOfTile; ++k) {
           const int e = threadIdx.x + k * kThreads;
           const int i = by_rows ? e / kBefore : e % kPanel, s = by_rows ? e % kBefore : e / kPanel;
-          tile[i][s] = i < rows && s < some ? load(matrix[(top + i) * a.a_row + row(s) * a.a_column]) : (A)0;
+          ahead[k] =
+              i < rows && start + s < done ? matrix[(top + i) * a.a_row + row(start + s) * a.a_column] : (T)0;
+        }
+      };
+      fetch(0);
+      for (i64 start = 0; start < done; start += kBefore) {
+        const int some = done - start < kBefore ? (int)(done - start) : kBefore;
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < kOfTile; ++k) {
+          const int e = threadIdx.x + k * kThreads;
+          const int i = by_rows ? e / kBefore : e % kPanel, s = by_rows ? e % kBefore : e / kPanel;
+          tile[i][s] = load(ahead[k]);
         }
 #pragma unroll
         for (int k = 0; k < kBefore * kColumns / kThreads; ++k) {
           const int e = threadIdx.x + k * kThreads, s = e / kColumns, c = e % kColumns;
-          before[s][c] = s < some && c < wide ? x[row(s) * a.k + c] : (A)0;
+          before[s][c] = s < some && c < wide ? x[row(start + s) * a.k + c] : (A)0;
         }
+        fetch(start + kBefore);
         __syncthreads();
 #pragma unroll 8
         for (int s = 0; s < some; ++s) {

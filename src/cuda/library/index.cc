@@ -64,6 +64,13 @@ bool gather_rows(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View& x
                                         .lane_bits = lane_bits(rows),
                                         .tiles = rows.tiles,
                                         .complaints = check_index(mark, call, index, x.shape[axis])};
+  const std::int64_t bytes = inner * static_cast<std::int64_t>(unit);
+  if (unit < 16 && inner > 1 && bytes <= gpu.model().collected_row_bytes &&
+      reinterpret_cast<std::uintptr_t>(out.data) % 16 == 0) {
+    launch_elements(gpu, {index_text(index) + word_text(unit) + texts::gather_short_rows}, "gather_short_rows",
+                    (slices.shape.numel() * length * bytes + 15) / 16, args);
+    return true;
+  }
   if (out.shape.numel() > 0)
     launch_elements(gpu, {index_text(index) + word_text(unit) + texts::gather_rows}, "gather_rows",
                     slices.shape.numel() * length * rows.tiles * rows.lanes, args);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "cuda/library/kernels.h"
+#include "calls/factors.h"
 
 #include <fmt/format.h>
 
@@ -358,7 +359,7 @@ void run_library(const LibraryCall& call, Gpu& gpu, const RunMarkPtr& mark) {
       return run_solve(call, gpu, *mark);
     case Op::det:
     case Op::logdet:
-      return run_determinant(call, gpu, *mark);
+      return wants_factors(call.attrs) ? run_factors(call, gpu, *mark) : run_determinant(call, gpu, *mark);
     case Op::collective:
       return run_collective(call, gpu, *mark);
     default:

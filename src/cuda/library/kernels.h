@@ -113,6 +113,7 @@ void run_triangular_solve(const LibraryCall& call, Gpu& gpu);
 bool run_decomposition(Gpu& gpu, Decomposition kind, const View& a, const View& out, std::vector<int>& verdicts);
 TruePlaces find_true(Gpu& gpu, const View& bits);  // see Backend::true_places
 void run_solve(const LibraryCall& call, Gpu& gpu, RunMark& mark);
+void run_factors(const LibraryCall& call, Gpu& gpu, RunMark& mark);  // det with FactorsCall
 void run_determinant(const LibraryCall& call, Gpu& gpu, RunMark& mark);  // det, logdet
 void run_collective(const LibraryCall& call, Gpu& gpu, RunMark& mark);
 void run_matmul(const LibraryCall& call, Gpu& gpu);

@@ -10,6 +10,7 @@
 #include "backend/matrix_errors.h"
 #include "calls/triangular_solve.h"
 #include "core/ceil_div.h"
+#include "core/format_error.h"
 #include "cuda/kernels/args/linalg.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/kernels.h"
@@ -56,9 +57,10 @@ struct Factors {
   View upper;  // n x (n + k) for each matrix
   BufferPtr keep[2];
 };
-// Factors a, and computes L⁻¹·P·b if there is a b; `determinant` or its logarithm if requested, for which a pivot of
-// zero is not an error.
-Factors factor(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View* b, void* determinant) {
+// Factors a, and computes L⁻¹·P·b if there is a b; `determinant` or its logarithm, or all factors packed, if requested,
+// for which a pivot of zero is not an error.
+Factors factor(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View* b, void* determinant,
+               void* packed = nullptr) {
   const View& a = call.inputs[0];
   const MatrixBatch m(a), right(b ? *b : a);
   const std::int64_t n = m.rows, k = b ? right.columns : 0;
@@ -83,6 +85,7 @@ Factors factor(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View* b, 
                                        .b_column = right.column_step,
                                        .work = work.data,
                                        .upper = f.upper.data,
+                                       .packed = packed,
                                        .panel = panel,
                                        .determinant = determinant,
                                        .logarithm = call.op == Op::logdet,
@@ -145,6 +148,25 @@ LargeFactors factor_large(const LibraryCall& call, Gpu& gpu, RunMark& mark, cons
                                              .needs_inverse = needs_inverse,
                                              .complaints = check_matrix(mark, call, singular)});
   return f;
+}
+
+bool factors_large(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View& packed_out) {
+  const std::int64_t n = packed_out.shape[packed_out.shape.rank() - 1];
+  if (!is_for_solver(gpu, n, gpu.model().lu_solver_rows)) return false;
+  const Solver solver(gpu);
+  if (!has_factors(gpu, solver, n)) return false;
+  const LargeFactors f = factor_large(call, gpu, mark, solver, false, nullptr);
+  const std::int64_t slabs = ceil_div(n, kFinishRows);
+  launch_blocks(gpu, {element_text(call.inputs[0].dtype) + texts::pack_factors, false, true}, "pack_factors",
+                f.a.count * slabs,
+                PackFactorsArgs<void>{.factors = f.a.view.data,
+                                      .order = elements<i32>(f.order),
+                                      .packed = packed_out.data,
+                                      .n = n,
+                                      .count = f.a.count,
+                                      .slabs = slabs},
+                (2 * n + 1) * static_cast<std::int64_t>(sizeof(i32)));
+  return true;
 }
 
 bool solve_large(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
@@ -291,6 +313,16 @@ void run_solve(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   const View x = computed(gpu, out, keep, call);
   substitute(gpu, part_of(f.upper, 2, 0, n), part_of(f.upper, 2, n, k), x, false, true, false);
   if (x.data != out.data) convert_elements(gpu, out, x);
+}
+
+void run_factors(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
+  require_floats(call);
+  const View& out = call.outputs[0];
+  if (out.shape.numel() == 0) return;
+  BufferPtr keep;
+  const View packed = computed(gpu, out, keep, call);
+  if (!factors_large(call, gpu, mark, packed)) factor(call, gpu, mark, nullptr, nullptr, packed.data);
+  if (packed.data != out.data) convert_elements(gpu, out, packed);
 }
 
 // det, and logdet: NaN for a negative determinant, -inf for 0.

@@ -218,7 +218,7 @@ void run_arg(const LibraryCall& call, Gpu& gpu) {
                 .out = elements<i64>(call.outputs[0]),
                 .length = length,
                 .step = x.strides[axis],
-                .piece = (length + pieces - 1) / pieces,
+                .piece = beside ? ceil_div(ceil_div(length, pieces), kThreads) * kThreads : ceil_div(length, pieces),
                 .pieces = 1,
                 .places = nullptr,
                 .lane_bits = lanes > 0 ? std::countr_zero(static_cast<std::uint64_t>(lanes)) : 0};
@@ -232,7 +232,9 @@ void run_arg(const LibraryCall& call, Gpu& gpu) {
   } else {
     launch_elements(gpu, source, "best_of_strips", count * args.pieces, args);
   }
-  if (args.pieces > 1) launch_blocks(gpu, source, "best_of_best", count, args);
+  if (args.pieces == 1) return;
+  if (args.pieces <= model.few_best_pieces) return launch_elements(gpu, source, "best_of_few", count, args);
+  launch_blocks(gpu, source, "best_of_best", count, args);
 }
 
 namespace {
@@ -334,8 +336,14 @@ void run_recurrence(const LibraryCall& call, Gpu& gpu) {
   const std::int64_t length = g.shape[axis];
   g.shape = factors.shape = out.shape = g.shape.with(axis, 1);
   const bool blocks = length > kSumAlone && lies_close(factors, axis, length, gpu.model());
+  // A line that one block holds is read once; longer ones are divided among blocks of the usual size.
+  const bool runs = call.op == Op::scatter_zero_add;
+  const std::int64_t held = kHeldLineBytes / static_cast<std::int64_t>(size_of(g.dtype)) / (runs ? 1 : 2);
+  std::int64_t most = kThreads;
+  while (most < kLongLineThreads && 2 * most * kCarryEach <= held) most *= 2;
+  if (!blocks || most * kCarryEach < length) most = kThreads;
   std::int64_t threads = 32;
-  while (threads < kThreads && (!blocks || threads * kCarryEach < length)) threads *= 2;
+  while (threads < most && (!blocks || threads * kCarryEach < length)) threads *= 2;
   const std::int64_t strip = length <= kScanStrip ? kScanStrip : kScanStrip / 4;
   const std::int64_t pieces = ceil_div(length, blocks ? kCarryEach * threads : strip), tasks = g.shape.numel() * pieces;
   RecurrenceArgs args{.factors = kernel_view(factors),
@@ -351,7 +359,7 @@ void run_recurrence(const LibraryCall& call, Gpu& gpu) {
   const KernelSource source{element_text(g.dtype) +
                             fmt::format("constexpr int kLineThreads = {}, kStrip = {};\n"
                                         "constexpr bool kHalf = {}, kRuns = {};\n",
-                                        threads, strip, is_half(g.dtype), call.op == Op::scatter_zero_add) +
+                                        threads, strip, is_half(g.dtype), runs) +
                             texts::recurrence};
   const auto over_pieces = [&](const char* of_block, const char* of_thread) {
     blocks ? launch_blocks(gpu, source, of_block, tasks, args, 0, static_cast<unsigned>(threads))

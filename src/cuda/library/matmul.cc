@@ -149,8 +149,8 @@ Thin thinness(const GpuModel& model, const Product& p) {
   if (is_half(p.in) && p.k < kFewTerms) return Thin::few_terms;
   if (p.in == DType::f64 || p.batches > 1 || p.k < model.long_thin_sum) return Thin::no;
   if (is_half(p.in)) return p.n > 1 && p.n < model.aligned_elements && p.a.by_rows() ? Thin::narrow : Thin::no;
-  const bool few_rows = p.m > 1 && p.m < model.aligned_elements &&
-                        p.n >= model.wide_thin_product && p.b.by_rows() && p.c_step == p.n;
+  const bool few_rows =
+      p.m > 1 && p.m < model.aligned_elements && p.n >= model.wide_thin_product && p.b.by_rows() && p.c_step == p.n;
   return few_rows ? Thin::few_rows : Thin::no;
 }
 
@@ -164,8 +164,9 @@ bool multiply_thin(Gpu& gpu, const Product& p) {
       fmt::format("typedef {} In;\nEBB A widened(In x) {{ return {}; }}\nconstexpr int kColumns = {}, kRows = {};\n",
                   memory_text(p.in), is_half(p.in) ? loaded("x", p.in, RegType::f32) : "x",
                   thin == Thin::narrow ? p.n : 1, thin == Thin::few_rows ? p.m : 1);
-  const std::int64_t part =
-      thin == Thin::few_rows ? std::max(model.few_rows_part, ceil_div(p.k * p.n, model.few_rows_threads)) : model.thin_part;
+  const std::int64_t part = thin == Thin::few_rows
+                                ? std::max(model.few_rows_part, ceil_div(p.k * p.n, model.few_rows_threads))
+                                : model.thin_part;
   ThinProductArgs<void, void> args{.a = p.a.data,
                                    .b = p.b.data,
                                    .c = p.c,

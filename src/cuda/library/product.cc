@@ -62,10 +62,10 @@ SumParts parts_of_sum(const GpuModel& model, const Product& p, bool invariant) {
   std::int64_t count = 1;
   if (p.batches != 1 || p.fp8) return {1, p.k};
   if (is_half(p.in)) {
-    if (p.k >= model.long_product && p.n <= model.narrow_product) {
+    if (p.n <= model.very_narrow_product) {
+      if (p.k >= model.long_narrow_product) count = std::min(p.k / model.part_of_narrow, model.most_product_parts);
+    } else if (p.k >= model.long_product && p.n <= model.narrow_product) {
       count = model.product_parts;
-      if (p.n <= model.very_narrow_product)
-        count = std::clamp(p.k / model.part_of_narrow, count, model.most_product_parts);
     }
   } else if (!invariant && p.k >= model.worth_parts) {
     const auto tiles = [&](std::int64_t n) { return (n + model.product_tile - 1) / model.product_tile; };

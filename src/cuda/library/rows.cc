@@ -35,8 +35,7 @@ void long_sparsemax(Gpu& gpu, const View& x, const View& lines, int axis, const 
       .before = elements<i64>(workspace(gpu, DType::i64, Shape{2 * rows}, keep[3], what))};
   const KernelSource source{element_text(x.dtype) + texts::long_sparsemax};
   launch_blocks(gpu, source, "tops_of_pieces", rows * pieces, args);
-  for (; args.step < model.threshold_steps; ++args.step)
-    launch_blocks(gpu, source, "add_above", rows * pieces, args);
+  for (; args.step < model.threshold_steps; ++args.step) launch_blocks(gpu, source, "add_above", rows * pieces, args);
   launch_blocks(gpu, source, "finish_thresholds", rows, args);
 }
 

@@ -192,13 +192,15 @@ void ScatterTask::fill_places(const ScatterPlan& plan, const View* base) const {
                  "EBB S held(T x) { return (S)load(x); }\nEBB T given(S x) { return store((A)x); }\n";
   const std::string constants =
       fmt::format("constexpr bool kPuts = {};\nconstexpr int kLength = {};\n", base != nullptr, index.shape[axis()]);
+  const void* const before = base ? packed(gpu, *base, keep, label_of(call)).data : nullptr;
+  const bool aligned = (reinterpret_cast<std::uintptr_t>(before) | reinterpret_cast<std::uintptr_t>(out.data)) % 16 == 0;
   const std::int64_t threads = plan.threads, count = index.shape.numel() / index.shape[axis()];
   launch_blocks(gpu, {index_text(index) + types + constants + texts::fill_places, false, true}, "fill_places",
                 ceil_div(count, threads),
                 FillPlacesArgs{.index = kernel_view(lines.index.outer),
                                .src = kernel_view(lines.src.outer),
                                .out = out.data,
-                               .base = base ? packed(gpu, *base, keep, label_of(call)).data : nullptr,
+                               .base = before,
                                .inner = inner_of(index.shape, axis()),
                                .size = out.shape[axis()],
                                .index_step = lines.index.step,
@@ -206,6 +208,7 @@ void ScatterTask::fill_places(const ScatterPlan& plan, const View* base) const {
                                .index_column = lines.index.column,
                                .src_column = lines.src.column,
                                .slices = call.op == Op::index_zero_add,
+                               .aligned = aligned,
                                .complaints = check_index(mark, call, given, out.shape[axis()])},
                 plan.shared_bytes, static_cast<unsigned>(threads));
 }

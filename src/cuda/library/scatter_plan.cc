@@ -89,7 +89,8 @@ ScatterPlan plan_scatter(const LibraryCall& call, const GpuModel& model) {
     if (few_elements && same_lines && size <= model.places_per_first * length) {
       if (const auto plan = plan_places(length, size, static_cast<std::int64_t>(size_of(dtype)), model)) return *plan;
     }
-    if (few_elements) return {Kind::threads};
+    const bool sparse = length <= model.short_line && size > model.places_per_first * length;  // few places change
+    if (few_elements || sparse) return {Kind::threads};
     const auto bytes = size * static_cast<std::int64_t>(sizeof(u32));
     const bool too_few = lines < model.busy_blocks && std::max(length, size) > model.shared_elements;
     if (inner > 1 || !same_lines || size == 0 || bytes > most_shared || too_few) {

@@ -193,6 +193,9 @@ struct GpuModel {
   std::int64_t line_of_places = 8, line_of_firsts = 32, places_per_first = 4;
   std::int64_t line_in_order = 512, line_of_warp = 64, own_sums_per_place = 16, lines_of_warps = 1024,
                worth_sorting = 1 << 16;
+  // Rows of up to so many bytes that are no multiples of 16 are selected by threads that each write 16 bytes (chosen, not
+  // measured: a group of lanes per row took 222 µs for 1,048,577 rows of 17 halves, whose bytes take 20).
+  std::int64_t collected_row_bytes = 256;
   // Rows of so many bytes, over all slices, are cleared before those with tokens are written: finding the tokens of
   // each would move three times 16 bytes per row.
   std::int64_t short_row_bytes = 48;
@@ -256,6 +259,8 @@ struct GpuModel {
   // of a line. (Chosen. With 256 pieces, whose best one thread found, a line of 8,388,609 numbers took 59 µs, PyTorch
   // 18.)
   std::int64_t best_tasks = 8 * 132, best_piece = 16 * kThreads, best_strip = 64, most_best_pieces = 1024;
+  // Pieces of a line up to which one thread finds the best of them: a block per line took 143 µs for 75,813 lines of 191.
+  std::int64_t few_best_pieces = 16;
   // Lines of up to so many elements have a group of lanes each, longer ones where their warps fill a large GPU. A lane
   // has so many elements before the line gets more lanes. Elements of a line lie close to each other up to this step:
   // lanes that take neighbours of a line then share the bytes they load. (Chosen. With a block per line, 2,097,153
@@ -277,7 +282,8 @@ struct GpuModel {
   // too few tiles for all multiprocessors. Decides bits; chosen, not measured. Very narrow ones in parts of so many
   // elements: writing and reading them takes a sixth of the product's time.
   std::int64_t product_parts = 4, long_product = 16384, narrow_product = 1024;
-  std::int64_t very_narrow_product = 256, part_of_narrow = 4096, most_product_parts = 128;
+  // 192 x 192 of 12,288 terms, three tiles, took 255 µs in one part.
+  std::int64_t very_narrow_product = 256, long_narrow_product = 8192, part_of_narrow = 4096, most_product_parts = 128;
   // Products of halves with fewer columns than `aligned_elements` whose sums are at least so long are computed by
   // warps, one for each part of a sum (chosen, not measured).
   std::int64_t long_thin_sum = 256, thin_part = 2048;

@@ -145,7 +145,7 @@ struct LaunchPlan {
 struct WorkspacePlan {
   std::int64_t part_groups = 0, group_sums = 0, counter = 0;  // of totals, where several blocks may finish them
   std::int64_t sums = 0;                                      // over the rows
-  std::int64_t segment_sums = 0;                              // of rows that several blocks share
+  std::int64_t segment_sums = 0, picked = 0;                  // of rows that several blocks share
   std::int64_t kept = 0;                                      // sums over a few rows: here, or bytes of shared memory
 
   bool operator==(const WorkspacePlan&) const = default;

@@ -73,6 +73,9 @@ void choose_launch(const Program& p, const GpuModel& model, KernelPlan& plan) {
   if (plan.shares_rows()) {
     work.segment_sums = words;
     words += plan.parts_before(p.stages) * p.rows() * plan.segments;
+    work.picked = words;
+    words += p.rows() * std::count_if(p.instrs.begin(), p.instrs.end(),
+                                      [](const Instr& i) { return i.kind == Instr::Kind::pick; });
   }
   std::int64_t shared = plan.staged.empty() ? 0 : plan.row_bytes;
   if (plan.mapping == Mapping::row_groups && plan.kept_on_chip) {

@@ -128,8 +128,10 @@ std::int64_t blocks_of_row(const Program& p, const GpuModel& model, const Kernel
   if (usual.mapping != Mapping::block_per_row || usual.first_pass < 0 || p.rows() == 0 ||
       p.rows() > model.most_shared_rows || usual.segments < model.shared_segments)
     return 1;
+  // A picked element is read by all blocks before any stores results, which may replace it.
+  const bool stores_at_once = !usual.passes[static_cast<std::size_t>(usual.first_pass)].outputs.empty();
   for (const Instr& i : p.instrs) {
-    if (i.kind == Kind::pick || i.kind == Kind::place) return 1;
+    if (i.kind == Kind::pick && (i.stage > 0 || stores_at_once)) return 1;
   }
   for (const PassPlan& pass : usual.passes) {
     for (const SoftmaxSum& e : pass.softmax) {

@@ -19,7 +19,7 @@ bool has_place(const Program& p, const std::vector<char>& needed) {
 // it, and the thread that stored that element stores it again: looking for it everywhere costs three instructions per
 // element.
 bool is_placed_by_owner(const Program& p, const KernelPlan& plan, const PassPlan& pass) {
-  if (plan.long_row || !plan.vectors || pass.outputs.empty()) return false;
+  if (plan.long_row || plan.shares_rows() || !plan.vectors || pass.outputs.empty()) return false;
   if (!has_place(p, pass.needed) || !pass.checks.empty()) return false;
   std::vector<char> added(p.instrs.size());
   for (const std::int32_t v : pass.reductions) need(p, plan, instr(p, v).arg[0], added);

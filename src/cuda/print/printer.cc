@@ -85,6 +85,7 @@ void Printer::sizes() const {
     number("row_blocks", plan_.row_blocks);
     number("segments", plan_.segments);
     number("segment_sums", plan_.workspace.segment_sums);
+    number("picked", plan_.workspace.picked);
   }
   if (plan_.mapping == Mapping::row_groups) {
     number("kept_bytes", plan_.kept_bytes);

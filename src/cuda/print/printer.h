@@ -110,7 +110,7 @@ class Printer {
   std::string sums_end() const;
 
   // Rows.
-  std::string row_values(int stage) const;
+  std::string row_values(int stage, bool again = false) const;
   std::string pick(std::int32_t v) const;
   std::string placed_before(const PassPlan& pass) const;
   std::string placed_after(const PassPlan& pass) const;

@@ -99,9 +99,11 @@ std::string Printer::row_pass(int stage) const {
   return text;
 }
 
-// Values of rows in one stage, before its pass; those of reductions come with the pass.
-std::string Printer::row_values(int stage) const {
+// Values of rows in one stage, before its pass; those of reductions come with the pass. `again`: what the kernel of an
+// earlier pass has picked is in memory.
+std::string Printer::row_values(int stage, bool again) const {
   std::string text;
+  int picked = -1;
   for (std::int32_t v = 0; v < n_; ++v) {
     const Instr& i = instr(v);
     if (i.kind == Kind::place && i.stage == stage) {
@@ -109,10 +111,17 @@ std::string Printer::row_values(int stage) const {
       text += fmt::format("const {0} place{1} = (u64){2} < (u64)a.columns ? ({0}){2} : -1;\n",
                           plan_.small ? "int" : "i64", v, name(i.arg[1]));
     }
+    picked += i.kind == Kind::pick;
     if (i.level != Level::row || i.stage != stage || in_epilogue(i)) continue;
     if (i.kind == Kind::reduce) continue;
     if (i.kind == Kind::pick) {
-      text += pick(v);
+      const std::string memory = fmt::format("a.work[a.picked + {} * a.rows + row]", picked);
+      if (again) {
+        text += fmt::format("const {0} {1} = from_bits(({0})0, {2});\n", type_text(i.type), name(v), memory);
+      } else {
+        text += pick(v);
+        if (plan_.shares_rows()) text += fmt::format("if (lead) {} = bits_of({});\n", memory, name(v));
+      }
       continue;
     }
     text += define({}, v);

@@ -45,10 +45,14 @@ std::string Printer::shared_results(int stage) const {
 std::vector<Printer::Kernel> Printer::shared_rows_kernels() const {
   std::vector<Kernel> made;
   const auto softmax = [&](int stage) { return !plan_.passes[static_cast<std::size_t>(stage)].softmax.empty(); };
-  std::string known = coordinates(plan_.rows) + row_values(0);  // after the passes of earlier kernels
+  std::string known = coordinates(plan_.rows);  // after the passes of earlier kernels
+  std::string made_here, found_there;           // row values since the last of them, and as later kernels have them
   for (int stage = 0; stage <= p_.stages; ++stage) {
     const bool ends = stage == p_.stages;
-    if (!ends && stage > 0) known += row_values(stage);
+    if (!ends) {
+      made_here += row_values(stage);
+      found_there += row_values(stage, true);
+    }
     if (ends ? !plan_.ends_rows : plan_.passes[static_cast<std::size_t>(stage)].empty()) continue;
     std::string text = scalars({}, made.size() + 1 == static_cast<std::size_t>(plan_.launch.launches));
     text +=
@@ -60,12 +64,13 @@ std::vector<Printer::Kernel> Printer::shared_rows_kernels() const {
     text += "const bool lead = share == 0 && threadIdx.x == 0;\n";
     if (ends) text += "if (share > 0) return;\n";
     if (!made.empty()) text += "__shared__ u64 groups[32];\n";
-    text += known;
+    text += known + made_here;
     text += ends ? "__syncthreads();\n" + end_of_rows() : shared_pass(stage);  // results may replace a row's operands
     made.push_back({made.empty() ? "sweep" : fmt::format("sweep_{}", made.size()), bounds(),
                     indented(counter_begins() + text, "  ")});
     if (ends) break;
-    known += shared_results(stage);
+    known += found_there + shared_results(stage);
+    made_here = found_there = "";
     stage += softmax(stage);
   }
   return made;

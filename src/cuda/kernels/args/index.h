@@ -47,9 +47,10 @@ struct FillPlacesArgs {
   void* out;         // [outer][size][inner]
   const void* base;  // the same before; null: zeros
   i64 inner, size, index_step, src_step, index_column, src_column, slices;
+  i64 aligned;  // out and base, to 16 bytes
   Complaints complaints;
 };
-EBB_ARGS(57, FillPlacesArgs);
+EBB_ARGS(58, FillPlacesArgs);
 
 template <class T, class S>
 struct AddPiecesArgs {

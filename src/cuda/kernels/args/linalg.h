@@ -15,12 +15,13 @@ struct FactorArgs {
   KernelView a, b;
   i64 n, k, a_row, a_column, b_row, b_column;
   A *work, *upper;  // n x (n + k)
+  A* packed;        // (n + 1) x n, as FactorsCall has them; null if that is not wanted
   i64 panel;        // columns of one
   T* determinant;
   i64 logarithm, needs_inverse;
   Complaints complaints;
 };
-EBB_ARGS(60, FactorArgs<u8, u8>);
+EBB_ARGS(61, FactorArgs<u8, u8>);
 
 template <class A>
 struct SubstituteArgs {
@@ -71,5 +72,15 @@ struct FinishFactorArgs {
   Complaints complaints;
 };
 EBB_ARGS(10, FinishFactorArgs<u8, u8>);
+
+// Factors by columns as FactorsCall has them. Slabs of kFinishRows rows.
+template <class A>
+struct PackFactorsArgs {
+  const A* factors;
+  const i32* order;
+  A* packed;
+  i64 n, count, slabs;
+};
+EBB_ARGS(6, PackFactorsArgs<u8>);
 
 }  // namespace ebb::cuda

@@ -17,12 +17,16 @@ constexpr int kScanStrip = 256;                   // of a thread: elements that 
 // What comes before each strip of a line is found by one thread up to so many strips (chosen), else by a block, which
 // took 406 of 1,098 us for cummax of 65,537 lines of 257, two strips each.
 constexpr int kFewStrips = 64;
-constexpr int kSumEach = 16;                      // of a thread, where one pass makes sums or products
+constexpr int kSumEach = 16;  // of a thread, where one pass makes sums or products
 constexpr int kSumPiece = kSumEach * kThreads;
 constexpr int kSumGroup = kThreads;  // pieces of a line up to which one pass makes them
 constexpr int kSumChunks = 396;      // of a longer line: three blocks on each of an H200's multiprocessors
 constexpr int kSumAlone = 32;        // a line of up to so many is a thread's
 constexpr int kCarryEach = 8;        // of a thread, in a recurrence
+// Threads of the largest block that has a line of a recurrence alone, and bytes of one in shared memory, apart from 1
+// of 8 that keep banks apart (decides bits; chosen: with pieces of 2,048, lines of 8,192 were read twice, 249 of 1,273
+// us for cummax with its gradient).
+constexpr int kLongLineThreads = 1024, kHeldLineBytes = 40 << 10;
 
 struct BestArgs {
   KernelView x;  // the first elements of the lines
