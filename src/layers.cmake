@@ -25,7 +25,7 @@ set(EBB_LAYERS
   "cuda/runtime: core graph sweep backend cuda/kernels cuda/kernels/args cuda/plan cuda/print"
   "cuda/library: core graph calls backend cuda/kernels cuda/kernels/args cuda/print cuda/runtime"
   "cuda: core graph sweep backend cuda/plan cuda/print cuda/runtime cuda/library"
-  "schedule: core graph sweep backend cpu cuda"
+  "schedule: core graph calls sweep backend cpu cuda"
   "ops: core graph calls"
   "autograd: core graph calls backend ops"
   "losses: core graph calls backend ops autograd"
