@@ -12,7 +12,7 @@ namespace ebb::cuda {
 
 #ifdef EBB_EDITOR
 typedef u16 In;  // of the factors
-EBB A widened(In x) { return from_bf16(x); }
+EBB A term_of(In x) { return from_bf16(x); }
 constexpr int kColumns = 3, kRows = 1;
 #endif
 
@@ -38,11 +38,11 @@ extern "C" __global__ void __launch_bounds__(kThreads) multiply_few_terms(const 
 #pragma unroll
     for (int d = 0; d < kFewTerms; ++d) {
       if (d >= a.k) continue;
-      const f32 factor = widened(x[d * a.a_column]);
+      const f32 factor = term_of(x[d * a.a_column]);
 #pragma unroll
       for (int j = 0; j < kEach; ++j) {
         if (column + j >= a.n) continue;
-        const f32 other = widened(y[d * a.b_row + j * a.b_column]);
+        const f32 other = term_of(y[d * a.b_row + j * a.b_column]);
         total[j] = d == 0 ? factor * other : fmaf(factor, other, total[j]);
       }
     }
@@ -63,9 +63,9 @@ extern "C" __global__ void __launch_bounds__(kThreads) multiply_narrow(const Arg
     f32 total[kColumns] = {};
 #pragma unroll 8
     for (i64 k = part * a.part + lane; k < end; k += 32) {
-      const f32 factor = widened(x[k * a.a_column]);
+      const f32 factor = term_of(x[k * a.a_column]);
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j) total[j] = fmaf(factor, widened(a.b[k * a.b_row + j * a.b_column]), total[j]);
+      for (int j = 0; j < kColumns; ++j) total[j] = fmaf(factor, term_of(a.b[k * a.b_row + j * a.b_column]), total[j]);
     }
 #pragma unroll
     for (int j = 0; j < kColumns; ++j) {
@@ -95,9 +95,9 @@ extern "C" __global__ void __launch_bounds__(kThreads) multiply_few_rows(const A
     f32 total[kRows] = {};
 #pragma unroll 8
     for (i64 k = part * a.part; k < end; ++k) {
-      const f32 factor = widened(a.b[k * a.b_row + column * a.b_column]);
+      const f32 factor = term_of(a.b[k * a.b_row + column * a.b_column]);
 #pragma unroll
-      for (int j = 0; j < kRows; ++j) total[j] = fmaf(widened(a.a[j * a.a_row + k * a.a_column]), factor, total[j]);
+      for (int j = 0; j < kRows; ++j) total[j] = fmaf(term_of(a.a[j * a.a_row + k * a.a_column]), factor, total[j]);
     }
 #pragma unroll
     for (int j = 0; j < kRows; ++j) a.sums[(part * kRows + j) * a.n + column] = total[j];
@@ -112,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) multiply_small(const Args
     const In* const y = a.b + batch * a.b_batch + column * a.b_column;
     A total = 0;
 #pragma unroll 4
-    for (int d = 0; d < (int)a.k; ++d) total = fused(widened(x[d * a.a_column]), widened(y[d * a.b_row]), total);
+    for (int d = 0; d < (int)a.k; ++d) total = fused(term_of(x[d * a.a_column]), term_of(y[d * a.b_row]), total);
     give(a, batch, row, column, total);
   }
 }

@@ -161,7 +161,7 @@ bool multiply_thin(Gpu& gpu, const Product& p) {
   by_own_kernel.fetch_add(1);
   const std::string types =
       element_text(p.out) +
-      fmt::format("typedef {} In;\nEBB A widened(In x) {{ return {}; }}\nconstexpr int kColumns = {}, kRows = {};\n",
+      fmt::format("typedef {} In;\nEBB A term_of(In x) {{ return {}; }}\nconstexpr int kColumns = {}, kRows = {};\n",
                   memory_text(p.in), is_half(p.in) ? loaded("x", p.in, RegType::f32) : "x",
                   thin == Thin::narrow ? p.n : 1, thin == Thin::few_rows ? p.m : 1);
   const std::int64_t part = thin == Thin::few_rows
