@@ -29,9 +29,9 @@ LEVELS = [
     {"distributed"},
     {""},
     # ebb.torch, which takes PyTorch and is imported by nobody.
-    {"torch._stream", "torch._causal_calls"},
+    {"torch._stream"},
     {"torch._exchange", "torch._deferred"},
-    {"torch._functions"},
+    {"torch._functions", "torch._causal_calls"},
     {"torch._func", "torch._token_statistics"},
     {"torch._eager", "torch._parallel"},
     {"torch._compiled"},

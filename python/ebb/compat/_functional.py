@@ -173,8 +173,11 @@ def conv_tbc(input, weight, bias, pad=0):
         raise ValueError(f"conv_tbc: a kernel of {taps} does not fit into {input.shape[0]} steps with a padding of {pad} at both ends")
     # Channels are innermost already, so the taps beside one another make one product of it.
     padded = _core.pad(input, (0, 0, 0, 0, pad, pad)) if pad else input
-    windows = padded if taps == 1 else _core.cat([_core.narrow(padded, 0, k, times) for k in range(taps)], 2)
-    return _core.linear(windows, weight.reshape((taps * input.shape[2], channels)).mT, bias)
+    parts, rows = [_core.narrow(padded, 0, k, times) for k in range(taps)], weight.reshape((taps * input.shape[2], channels))
+    if bias.dtype.itemsize < 4:  # a term of the product: halves are rounded once
+        parts.append(_core.ones((times, input.shape[1], 1), input.dtype))
+        rows, bias = _core.cat([rows, bias.reshape((1, channels))], 0), None
+    return _core.linear(parts[0] if len(parts) == 1 else _core.cat(parts, 2), rows.mT, bias)
 
 
 def _max_unpool(name, spatial):
