@@ -69,6 +69,7 @@ struct PoolCall {
     return most;
   }
   OptionsPtr channels_last() const {
+    if (each_tap) return {};  // a channel's taps are channels of the result, in the usual order
     PoolCall other = *this;
     other.conv.last = true;
     return make_options(other);

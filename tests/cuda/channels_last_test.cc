@@ -153,6 +153,18 @@ TEST_P(ChannelsLast, PixelsBehindATokenAreSummedAsTheyLie) {
 }
 
 // Planes of one row or column, images of one pixel, one channel: axes of one element have no order.
+TEST_P(ChannelsLast, TapsOfWindowsAreChannelsInTheUsualOrder) {
+  UnfoldOptions over;
+  over.padding = 1, over.stride = 2;
+  const Tensor w = real({6, 3, 1, 1}, 0.3);
+  compare({real({2, 3, 10, 14}), w}, [&](const auto& in) {
+    return std::vector<Tensor>{unfold(conv2d(in[0], in[1]), 3, over), unfold(in[0], 3, over)};
+  });
+  compare({real({2, 12, 9 * 13}), w}, [&](const auto& in) {
+    return std::vector<Tensor>{conv2d(fold(in[0], {10, 14}, 2), in[1])};
+  });
+}
+
 TEST_P(ChannelsLast, AxesOfOneElement) {
   for (const Shape& images :
        {Shape{2, 3, 1, 9}, Shape{2, 3, 9, 1}, Shape{2, 3, 1, 1}, Shape{2, 1, 4, 5}, Shape{1, 3, 4, 5}}) {

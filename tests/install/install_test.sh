@@ -55,6 +55,6 @@ library=$(find "$work/shared/prefix" -name 'libebb.so.*.*.*')
 strip -o "$work/stripped.so" "$library"
 size=$(stat -c %s "$work/stripped.so")
 echo "the stripped shared library has $size bytes"
-# Debian 12's g++ 12 makes 12.8 MB of it; Ubuntu 24.04's g++ 13, which protects stacks and branches by default, 14.4. The
+# Debian 12's g++ 12 makes 13.6 MB of it; Ubuntu 24.04's g++ 13, which protects stacks and branches by default, 15.3. The
 # reductions (src/cpu/tile/reduce*.cc) are 1.3 of it: -O2 makes them smaller and some twice as slow.
-[ "$size" -lt 14800000 ] || { echo "that is more than 14.8 MB"; exit 1; }
+[ "$size" -lt 15800000 ] || { echo "that is more than 15.8 MB"; exit 1; }

@@ -95,7 +95,8 @@ TEST(ChannelNorms, GradientOfGroupsKeepsNothingOfTheImagesSize) {
   eval({y, all[x], all[w], all[b]});
   // The tests' second device tells plans neither what a CPU nor what a GPU does; its kernels are recorded here.
   if (device == Device{} || testing::on_gpu()) {
-    EXPECT_LT(memory_stats(device).peak - before, 2 * image + image / 2);
+    const std::size_t tiles = device == Device{} ? static_cast<std::size_t>(num_threads()) << 18 : 0;  // of each thread
+    EXPECT_LT(memory_stats(device).peak - before, 2 * image + image / 4 + tiles);
   }
 }
 
