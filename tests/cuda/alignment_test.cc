@@ -95,6 +95,13 @@ TEST_P(AlignmentsOnGpu, LossesByRow) {
   compare("sparsemax_loss over columns", {transpose(real({length, 3}), 0, 1), first}, threshold_of);
   const Tensor falling = cast(-log2(arange(length) + 1.0) / 4, GetParam()).eval();
   compare("sparsemax_loss of a long tail", {unsqueeze(falling, 0), tensor({3})}, threshold_of);
+  // The last element is the threshold of the others, up to rounding in f64: the threshold with it is its own, and without
+  // it one below.
+  const Tensor at_threshold = from_data(std::vector<double>{0, -0.8604308447003245, -0.9302154223501621}, {1, 3});
+  const Tensor short_row = cast(at_threshold, GetParam()).eval();
+  compare("sparsemax_loss at a threshold", {short_row, tensor({1})}, threshold_of);
+  const Tensor long_row = cat({short_row, cast(full({1, length}, -3.0), GetParam())}, 1).eval();
+  compare("sparsemax_loss at a threshold of a long row", {long_row, tensor({1})}, threshold_of);
   const Tensor lists = (randint(0, 9, {6, 9}) - cast(arange(9) > 3, DType::i64) * 10).eval();
   compare("multilabel_margin_loss", {x, where(lists < 0, -1, lists).eval()},
           [&](const std::vector<Tensor>& in) { return multilabel_margin_loss(in[0], in[1]); });

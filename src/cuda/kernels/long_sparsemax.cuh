@@ -44,7 +44,7 @@ EBB State state_of(const Args& a, i64 row, u64* shared) {
   sum = over_block<Plus>(sum, shared);
   s.count = over_block<Plus>(count, shared);
   s.low = (sum - 1) / (f64)s.count;
-  s.is_done = a.step > 1 && s.count == a.before[(a.step - 1) % 2 * rows + row];
+  s.is_done = a.step > 1 && s.count >= a.before[(a.step - 1) % 2 * rows + row];
   return s;
 }
 
@@ -135,7 +135,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) finish_thresholds(const A
       }
       all.sum = over_block<Plus>(all.sum, shared);
       all.count = over_block<Plus>(all.count, shared);
-      s.is_done = all.count == s.count;
+      s.is_done = all.count >= s.count;  // more: of an element at the threshold, up to rounding
       s.count = all.count;
       s.low = (all.sum - 1) / (f64)all.count;
     }

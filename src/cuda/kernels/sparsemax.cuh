@@ -29,7 +29,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) thresholds(const Args a) 
       }
       sum = over_block<Plus>(sum, shared);
       left = over_block<Plus>(left, shared);
-      if (left == count || left == 0) {
+      // An element at the threshold, up to rounding, may come back: then there are more.
+      if ((count >= 0 && left >= count) || left == 0) {
         if (left == 0) threshold = not_a_number();
         break;
       }
